@@ -1,0 +1,77 @@
+# Every chore of this project. `make help` lists them; `make demo` and `make test` are all a
+# newcomer needs. The build itself is CMake's: each tree under build/ is one of CMakePresets.json.
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
+CMAKE_FLAGS ?=
+ARGS ?=
+WORKLOAD ?= workloads/perf_softmax_cpu.txt
+
+program := build/release/cli/onepass
+code := $(wildcard include src oracle cli tests examples)
+sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-lint build program demo test sanitize bench verify install format check \
+  readme clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo
+	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
+
+setup: ## install the Debian packages that are missing (root or sudo)
+	@scripts/setup.sh
+
+setup-lint: setup
+	@scripts/setup.sh --lint
+
+# Configured once; from then on CMake notices by itself when a build file or the list of sources
+# changes.
+build/%/build.ninja: CMakePresets.json | setup
+	cmake --preset $* $(CMAKE_FLAGS)
+
+build: build/release/build.ninja ## the library, the program and the tests, optimised, in build/release
+	cmake --build build/release --parallel $(JOBS)
+
+program: build/release/build.ninja
+	cmake --build build/release --parallel $(JOBS) --target onepass_cli
+
+demo: program ## build, verify every variant that this machine can run, measure a handful of shapes
+	$(program) verify
+	$(program) bench --workload workloads/demo.txt
+
+# The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
+# would build it too.
+test: build build/sanitize/build.ninja ## build everything and run the whole test suite
+	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
+	ctest --preset release --parallel $(JOBS) --no-label-summary
+
+sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
+	cmake --build build/sanitize --parallel $(JOBS)
+	ctest --preset sanitize --parallel $(JOBS)
+
+verify: program ## check every variant against the oracle (ARGS="softmax --workload file")
+	$(program) verify $(ARGS)
+
+bench: program ## measure beside the peers (WORKLOAD=file MACHINE=name keeps results/name/)
+	$(if $(MACHINE),mkdir -p results/$(MACHINE))
+	$(program) bench --workload $(WORKLOAD) $(ARGS) \
+	  $(if $(MACHINE),--json results/$(MACHINE)/$(patsubst perf_%,%,$(basename $(notdir $(WORKLOAD)))).json)
+
+install: build ## install library, headers and program below PREFIX (and DESTDIR)
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+format: setup-lint ## lay out all C++ as .clang-format says
+	clang-format -i $(sources)
+
+check: setup-lint build/release/build.ninja ## clang-format and clang-tidy, changing nothing
+	clang-format --dry-run -Werror $(sources)
+	cmake --build build/release --target onepass_build_info
+	run-clang-tidy -quiet -p build/release -j $(JOBS) -extra-arg=-Wno-unknown-warning-option
+
+readme: ## write the README's tables from results/
+	scripts/readme.py --write
+
+clean: ## remove everything that was built
+	rm -rf build

@@ -1,0 +1,170 @@
+// onepass bench: ours beside the peers, one table.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "cli/commands.hpp"
+#include "cli/measure.hpp"
+#include "cli/progress.hpp"
+#include "cli/table.hpp"
+#include "runtime/host.hpp"
+
+namespace onepass::cli {
+namespace {
+
+struct Flags {
+  std::string op;
+  std::int64_t rows = 4096;
+  std::int64_t cols = 4096;
+  std::vector<std::string> dtypes = {"f32"};
+  std::vector<int> threads;
+  std::string problem;
+  std::string workload;
+  std::string json;
+  Protocol protocol;
+  Selection selection;
+};
+
+Status collect(const Flags& flags, std::vector<Case>& cases) {
+  Case c;
+  if (!flags.op.empty()) {
+    const auto op = op_named(flags.op);
+    if (!op) return {Code::invalid_argument, fmt::format("op: there is no '{}'", flags.op)};
+    c.op = *op;
+  }
+  std::vector<Case> given;
+  if (!flags.workload.empty()) {
+    if (Status status = read_workload(flags.workload, c.op, given); !status.ok()) return status;
+  } else if (!flags.problem.empty()) {
+    if (Status status = parse_case(flags.problem, c); !status.ok()) return status;
+    given.push_back(c);
+  } else {
+    for (const std::string& dtype : flags.dtypes) {
+      const std::string text = fmt::format("{}x{} {}", flags.rows, flags.cols, dtype);
+      if (Status status = parse_case(text, c); !status.ok()) return status;
+      given.push_back(c);
+    }
+  }
+  for (const Case& each : given) {
+    if (flags.threads.empty()) cases.push_back(each);
+    for (const int threads : flags.threads) {
+      cases.push_back(each);
+      cases.back().threads = threads;
+    }
+  }
+  return {};
+}
+
+// Of the rows of one problem: the time of a peer, 0 when it did not run.
+double time_of(const std::vector<Row>& rows, const Row& row, std::string_view variant) {
+  for (const Row& other : rows) {
+    if (other.problem == row.problem && other.variant == variant) return other.median_us;
+  }
+  return 0;
+}
+
+std::string table_of(const std::vector<Row>& rows) {
+  Table table({{"problem"}, {"variant"}, {"role"}, {"median µs", Align::right},
+               {"p10", Align::right}, {"p90", Align::right}, {"GB/s", Align::right},
+               {"% of copy", Align::right}, {"× onednn", Align::right}, {""}});
+  std::string last;
+  for (const Row& row : rows) {
+    const double onednn = time_of(rows, row, "onednn");
+    const std::string note = row.role == "peer" ? ""
+                             : !row.verified    ? "WRONG"
+                             : row.chosen       ? "chosen"
+                                                : "";
+    table.add({row.problem == last ? "" : row.problem, row.variant, row.role,
+               fmt::format("{:.1f}", row.median_us), fmt::format("{:.1f}", row.p10_us),
+               fmt::format("{:.1f}", row.p90_us), fmt::format("{:.1f}", row.gbps),
+               fmt::format("{:.0f}", row.percent_of_copy),
+               onednn > 0 ? fmt::format("{:.2f}", onednn / row.median_us) : "", note});
+    last = row.problem;
+  }
+  return table.text();
+}
+
+// How the chosen variants stand against oneDNN over all problems that it ran.
+std::string summary(const std::vector<Row>& rows) {
+  double logs = 0;
+  double least = 0;
+  int count = 0;
+  for (const Row& row : rows) {
+    const double onednn = time_of(rows, row, "onednn");
+    if (!row.chosen || onednn == 0) continue;
+    const double ratio = onednn / row.median_us;
+    logs += std::log(ratio);
+    least = count == 0 ? ratio : std::min(least, ratio);
+    ++count;
+  }
+  if (count == 0) return {};
+  return fmt::format("Against onednn, {} problems: geometric mean {:.2f}x, least {:.2f}x\n", count,
+                     std::exp(logs / count), least);
+}
+
+Status bench(const Flags& flags) {
+  std::vector<Case> cases;
+  if (Status status = collect(flags, cases); !status.ok()) return status;
+  Results results;
+  {
+    Progress progress("bench", static_cast<std::int64_t>(cases.size()));
+    for (const Case& c : cases) {
+      const auto tell = [](const std::string&) {};
+      if (Status status = measure(c, flags.protocol, flags.selection, tell, results.rows);
+          !status.ok()) {
+        return {status.code(), fmt::format("{}: {}", to_string(c), status.message())};
+      }
+      progress.step(to_string(c));
+    }
+  }
+  fmt::print("{}{}", table_of(results.rows), summary(results.rows));
+  const Machine machine = host();
+  results.environment = detect_environment(std::string(machine.isa), machine.threads);
+  for (const Row& row : results.rows) {
+    if (row.variant == "copy") {
+      double& best = results.limits["copy_gbps"];
+      best = std::max(best, row.gbps);
+    }
+  }
+  return flags.json.empty() ? Status{} : save(flags.json, results);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit) {
+  CLI::App* command =
+      app.add_subcommand("bench", "time variants beside oneDNN and a copy of the same bytes");
+  command->footer(
+      "Buffers rotate so that every call finds cold caches. Times are medians over iters x runs.\n"
+      "Examples: onepass bench softmax --rows 4096 --cols 4096 --dtype f32,bf16 --threads 1,2\n"
+      "          onepass bench --workload workloads/perf_softmax_cpu.txt --variants auto "
+      "--json out.json");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("op", flags->op, "an op; see onepass list (softmax if left out)");
+  command->add_option("--rows", flags->rows, "rows")->check(CLI::PositiveNumber);
+  command->add_option("--cols", flags->cols, "columns")->check(CLI::PositiveNumber);
+  command->add_option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out")->delimiter(',');
+  command->add_option("--threads", flags->threads, "thread counts; all cores if left out")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command->add_option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
+  command->add_option("--workload", flags->workload, "a file with a problem a line");
+  command->add_option("--iters", flags->protocol.iters, "timed calls a run")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--runs", flags->protocol.runs, "runs, the candidates taking turns")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--warmup", flags->protocol.warmup, "untimed calls first")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--seconds", flags->protocol.seconds, "longest run of one candidate")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--variants", flags->selection.variants, "all, auto, or names: a,b");
+  command->add_option("--json", flags->json, "write the results to a file");
+  command->callback([flags, &exit] {
+    if (Status status = bench(*flags); !status.ok()) exit = report(status);
+  });
+}
+
+}  // namespace onepass::cli

@@ -1,0 +1,58 @@
+// A case with its arrays: ready to be run, by any variant, as often as one likes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "cli/case.hpp"
+#include "cli/fill.hpp"
+#include "cli/guarded.hpp"
+#include "onepass/onepass.hpp"
+#include "oracle/oracle.hpp"
+
+namespace onepass::cli {
+
+inline constexpr std::int64_t kIgnore = -100;
+
+class Call {
+ public:
+  // Allocates and fills the inputs. Elements of x, y and dy are already rounded to their dtype.
+  Status make(const Case& wanted);
+
+  // Poisons the outputs; in place, puts the input back.
+  void reset();
+
+  // Through the public API.
+  Status run(const Context& context, std::string_view variant, Plan* plan = nullptr);
+
+  const Case& spec() const { return case_; }
+  // x; of a backward of y: y. The second input of these is dy.
+  const GuardedArray& in() const { return in_; }
+  const GuardedArray& dy() const { return dy_; }
+  // What softcapped gradients are taken at: x of the backward ops.
+  const GuardedArray& x() const { return x_; }
+  const GuardedArray& out() const { return case_.in_place ? in_place_target() : out_; }
+  const GuardedArray& lse() const { return lse_; }
+  const GuardedArray& target() const { return target_; }
+  const GuardedArray& dloss() const { return dloss_; }
+
+  // What makes row r's logits, as the oracle wants to be told.
+  oracle::Transform transform(std::int64_t r) const;
+
+  // C-order index of element c of row r in an array of x's shape.
+  std::int64_t index(std::int64_t r, std::int64_t c) const;
+
+ private:
+  const GuardedArray& in_place_target() const { return dy_.present() ? dy_ : in_; }
+  GuardedArray& in_place_target() { return dy_.present() ? dy_ : in_; }
+  Status make_options(Random& random);
+  Status make_inputs(Random& random);
+  Mask mask() const;
+
+  Case case_;
+  std::int64_t inner_ = 1;  // elements between neighbours along the axis
+  GuardedArray in_, dy_, x_, out_, lse_, target_, dloss_, pristine_;
+  GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
+};
+
+}  // namespace onepass::cli

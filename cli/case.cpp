@@ -1,0 +1,258 @@
+#include "cli/case.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace onepass::cli {
+namespace {
+
+template <class... Args>
+Status bad(fmt::format_string<Args...> format, Args&&... args) {
+  return {Code::invalid_argument, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <class Number>
+bool parse_number(std::string_view text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
+  shape.clear();
+  while (true) {
+    const std::size_t x = text.find('x');
+    std::int64_t extent = 0;
+    if (!parse_number(text.substr(0, x), extent)) return false;
+    shape.push_back(extent);
+    if (x == std::string_view::npos) return true;
+    text.remove_prefix(x + 1);
+  }
+}
+
+// "row" for a value a row, else one value for all.
+bool parse_per_row(std::string_view text, double& value, bool& rows) {
+  rows = text == "row";
+  return rows || parse_number(text, value);
+}
+
+bool parse_mask(std::string_view text, Case& c) {
+  while (true) {
+    const std::size_t plus = text.find('+');
+    const std::string_view part = text.substr(0, plus);
+    if (part == "additive") {
+      c.additive = true;
+    } else if (part == "boolean") {
+      c.boolean = true;
+    } else if (part == "lengths") {
+      c.lengths = true;
+    } else if (part == "causal") {
+      c.causal = true;
+    } else {
+      return false;
+    }
+    if (plus == std::string_view::npos) return true;
+    text.remove_prefix(plus + 1);
+  }
+}
+
+bool parse_window(std::string_view text, Case& c) {
+  const std::size_t comma = text.find(',');
+  return comma != std::string_view::npos && parse_number(text.substr(0, comma), c.window_left) &&
+         parse_number(text.substr(comma + 1), c.window_right);
+}
+
+bool parse_reduction(std::string_view text, Reduction& out) {
+  if (text == "none") out = Reduction::none;
+  if (text == "sum") out = Reduction::sum;
+  if (text == "mean") out = Reduction::mean;
+  return text == "none" || text == "sum" || text == "mean";
+}
+
+// Sets one `key=value`; false when the value does not parse. An unknown key sets `known` to false.
+bool set_option(std::string_view key, std::string_view value, Case& c, bool& known) {
+  known = true;
+  if (key == "axis") return parse_number(value, c.axis);
+  if (key == "scale") return parse_per_row(value, c.scale, c.scale_rows);
+  if (key == "temperature") return parse_per_row(value, c.temperature, c.temperature_rows);
+  if (key == "softcap") return parse_number(value, c.softcap);
+  if (key == "mask") return parse_mask(value, c);
+  if (key == "window") return parse_window(value, c);
+  if (key == "smoothing") return parse_number(value, c.smoothing);
+  if (key == "z_loss") return parse_number(value, c.z_loss);
+  if (key == "reduction") return parse_reduction(value, c.reduction);
+  if (key == "pad") return parse_number(value, c.pad) && c.pad >= 0;
+  if (key == "step") return parse_number(value, c.step) && c.step >= 1;
+  if (key == "offset") return parse_number(value, c.offset) && c.offset >= 0;
+  if (key == "threads") return parse_number(value, c.threads) && c.threads >= 0;
+  if (key == "seed") return parse_number(value, c.seed);
+  if (key == "fill") return !(c.fill = value).empty();
+  if (key == "variant") return !(c.variant = value).empty();
+  if (key == "isa") return !(c.isa = value).empty();
+  known = false;
+  return false;
+}
+
+bool set_flag(std::string_view word, Case& c) {
+  if (word == "lse") return c.lse = true;
+  if (word == "in_place") return c.in_place = true;
+  if (word == "ignore") return c.ignore = true;
+  if (word == "broadcast") return c.broadcast = true;
+  return false;
+}
+
+Status parse_word(std::string_view word, bool& has_shape, Case& c) {
+  if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
+    bool known = false;
+    if (set_option(word.substr(0, equals), word.substr(equals + 1), c, known)) return {};
+    return known ? bad("problem: bad value in '{}'", word) : bad("problem: unknown key in '{}'", word);
+  }
+  if (const auto op = op_named(word)) {
+    c.op = *op;
+    return {};
+  }
+  if (set_flag(word, c)) return {};
+  if (!word.empty() && word[0] >= '0' && word[0] <= '9') {
+    has_shape = true;
+    return parse_shape(word, c.shape) ? Status{} : bad("problem: bad shape '{}'", word);
+  }
+  const std::size_t colon = word.find(':');
+  if (Status status = parse_dtype(word.substr(0, colon), c.in); !status.ok()) {
+    return bad("problem: '{}' is no op, shape, dtype, flag or key=value", word);
+  }
+  c.out = c.in;
+  return colon == std::string_view::npos ? Status{} : parse_dtype(word.substr(colon + 1), c.out);
+}
+
+}  // namespace
+
+std::int64_t Case::axis_index() const {
+  return axis < 0 ? axis + static_cast<std::int64_t>(shape.size()) : axis;
+}
+
+std::int64_t Case::cols() const { return shape[static_cast<std::size_t>(axis_index())]; }
+
+std::int64_t Case::rows() const {
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (static_cast<std::int64_t>(i) != axis_index()) rows *= shape[i];
+  }
+  return rows;
+}
+
+Status parse_dtype(std::string_view text, DType& out) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    if (name(dtype) == text) {
+      out = dtype;
+      return {};
+    }
+  }
+  return bad("dtype: '{}' is not one of f32, f16, bf16, f64", text);
+}
+
+Status parse_case(std::string_view text, Case& out) {
+  Case c{.op = out.op};
+  bool has_shape = false;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    if (Status status = parse_word(word, has_shape, c); !status.ok()) return status;
+  }
+  if (!has_shape) return bad("problem: '{}' has no shape such as 4096x4096", text);
+  const auto rank = static_cast<int>(c.shape.size());
+  if (rank > kMaxRank) return bad("problem: a shape of {} dimensions, at most {} go", rank, kMaxRank);
+  if (c.axis < -rank || c.axis >= rank) {
+    return bad("problem: axis {} is outside a shape of {} dimensions", c.axis, rank);
+  }
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : c.shape) {
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) {
+      return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
+    }
+  }
+  out = c;
+  return {};
+}
+
+std::string to_string(const Case& c) {
+  const Case plain;
+  std::string text =
+      fmt::format("{} {} {}", name(c.op), fmt::join(c.shape, "x"), name(c.in));
+  if (c.out != c.in) text += fmt::format(":{}", name(c.out));
+  const auto add = [&text](std::string_view key, const auto& value, const auto& usual) {
+    if (value != usual) text += fmt::format(" {}={}", key, value);
+  };
+  const auto flag = [&text](std::string_view word, bool on) {
+    if (on) text += fmt::format(" {}", word);
+  };
+  const auto per_row = [&](std::string_view key, double value, bool rows) {
+    rows ? flag(fmt::format("{}=row", key), true) : add(key, value, 1.0);
+  };
+  add("axis", c.axis, plain.axis);
+  per_row("scale", c.scale, c.scale_rows);
+  per_row("temperature", c.temperature, c.temperature_rows);
+  add("softcap", c.softcap, plain.softcap);
+  std::vector<std::string_view> masks;
+  if (c.additive) masks.emplace_back("additive");
+  if (c.boolean) masks.emplace_back("boolean");
+  if (c.lengths) masks.emplace_back("lengths");
+  if (c.causal) masks.emplace_back("causal");
+  if (!masks.empty()) text += fmt::format(" mask={}", fmt::join(masks, "+"));
+  flag("broadcast", c.broadcast);
+  if (c.window_left >= 0 || c.window_right >= 0) {
+    text += fmt::format(" window={},{}", c.window_left, c.window_right);
+  }
+  flag("lse", c.lse);
+  add("smoothing", c.smoothing, plain.smoothing);
+  add("z_loss", c.z_loss, plain.z_loss);
+  flag("ignore", c.ignore);
+  if (c.reduction != Reduction::none) {
+    text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";
+  }
+  flag("in_place", c.in_place);
+  add("pad", c.pad, plain.pad);
+  add("step", c.step, plain.step);
+  add("offset", c.offset, plain.offset);
+  add("variant", c.variant, plain.variant);
+  add("isa", c.isa, plain.isa);
+  add("threads", c.threads, plain.threads);
+  add("fill", c.fill, plain.fill);
+  add("seed", c.seed, plain.seed);
+  return text;
+}
+
+Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
+  std::ifstream file(path);
+  if (!file) return bad("workload: cannot read '{}'", path);
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    line.resize(std::min(line.size(), line.find('#')));
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    Case c{.op = op};
+    if (Status status = parse_case(line, c); !status.ok()) {
+      return bad("workload: {}:{}: {}", path, number, status.message());
+    }
+    out.push_back(c);
+  }
+  return {};
+}
+
+Problem problem_of(const Case& c) {
+  Problem p{.op = c.op, .rows = c.rows(), .cols = c.cols(), .in = c.in, .out = c.out};
+  const auto last = static_cast<std::int64_t>(c.shape.size()) - 1;
+  const std::int64_t inner = c.axis_index() == last ? c.rows() : c.shape.back();
+  p.unit_stride = p.cols <= 1 || (c.axis_index() == last && c.step == 1);
+  p.unit_rows = !p.unit_stride && c.axis_index() != last && c.step == 1 && inner > 1;
+  p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
+            !c.temperature_rows && !c.additive && !c.boolean;
+  p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
+  p.wants_lse = c.lse;
+  p.in_place = c.in_place;
+  return p;
+}
+
+}  // namespace onepass::cli

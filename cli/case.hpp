@@ -1,0 +1,70 @@
+// A case: one call, written as a line of text. Workload files, `verify`, `bench` and `explain` all
+// speak it, and a failure prints the one that reproduces it.
+//
+//     softmax 4096x4096 f16:f32 axis=0 temperature=row mask=causal+lengths lse seed=7
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/problem.hpp"
+#include "onepass/options.hpp"
+#include "onepass/status.hpp"
+
+namespace onepass::cli {
+
+struct Case {
+  Op op = Op::softmax;
+  std::vector<std::int64_t> shape = {1, 1};
+  DType in = DType::f32;
+  DType out = DType::f32;
+  int axis = -1;
+
+  double scale = 1;
+  bool scale_rows = false;  // one a row, drawn at random around `scale`
+  double temperature = 1;
+  bool temperature_rows = false;
+  double softcap = 0;
+  bool additive = false, boolean = false, lengths = false, causal = false;
+  bool broadcast = false;  // tensor masks hold one row for all
+  std::int64_t window_left = -1, window_right = -1;
+  bool lse = false;  // an output of forwards, an input of cross_entropy_backward
+
+  double smoothing = 0;
+  double z_loss = 0;
+  bool ignore = false;  // some targets are ignore_index
+  Reduction reduction = Reduction::none;
+
+  bool in_place = false;
+  std::int64_t pad = 0;     // elements between the end of the last dimension and its next start
+  std::int64_t step = 1;    // stride of the last dimension
+  std::int64_t offset = 0;  // elements past an aligned address
+
+  std::string variant;  // empty: the dispatcher's choice
+  std::string isa;      // empty: the best
+  int threads = 0;      // 0: all
+  std::string fill = "random";
+  std::uint64_t seed = 1;
+
+  bool operator==(const Case&) const = default;
+
+  std::int64_t axis_index() const;  // 0 … rank − 1
+  std::int64_t cols() const;
+  std::int64_t rows() const;
+};
+
+// Without `op` in the text, the op of `out` stays.
+Status parse_case(std::string_view text, Case& out);
+std::string to_string(const Case& c);
+
+Status parse_dtype(std::string_view text, DType& out);
+
+// The cases of a workload file: one a line, # begins a comment. An empty op in a line is `op`'s.
+Status read_workload(const std::string& path, Op op, std::vector<Case>& out);
+
+// What the dispatcher would be told.
+Problem problem_of(const Case& c);
+
+}  // namespace onepass::cli

@@ -1,0 +1,268 @@
+#include "cli/expect.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace onepass::cli {
+namespace {
+
+using oracle::Row;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 0x1p-10;
+    case DType::bf16: return 0x1p-7;
+    case DType::f64: return 0x1p-52;
+    default: return 0x1p-23;
+  }
+}
+
+// Below this a result may be flushed or rounded away entirely.
+double smallest(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 0x1p-24;
+    case DType::f64: return 0x1p-1022;
+    default: return 0x1p-126;
+  }
+}
+
+double finite_size(double v) { return std::isfinite(v) ? std::abs(v) : 0; }
+
+// One row's view of a call, with the errors that its logits carry.
+class RowBounds {
+ public:
+  RowBounds(const Call& call, std::int64_t r)
+      : spec_(call.spec()), unit_(epsilon(compute_type(spec_.in))), transform_(call.transform(r)) {
+    const GuardedArray& source = call.x().present() ? call.x() : call.in();
+    for (std::int64_t c = 0; c < spec_.cols(); ++c) x_.push_back(source.get(call.index(r, c)));
+    z_ = oracle::logits(x_, transform_);
+    p_ = oracle::softmax(z_);
+    lse_ = oracle::logsumexp(z_);
+    m_ = -kInf;
+    for (const double z : z_) m_ = std::max(m_, z);
+    for (std::size_t c = 0; c < z_.size(); ++c) {
+      const double e = p_[c] * logit_error(c);
+      state_error_ += std::isfinite(e) ? e : 0;
+    }
+    state_error_ += ulps(spec_.op) * unit_;
+  }
+
+  const Row& x() const { return x_; }
+  const Row& z() const { return z_; }
+  const Row& p() const { return p_; }
+  const oracle::Transform& transform() const { return transform_; }
+  double lse() const { return lse_; }
+  double unit() const { return unit_; }
+
+  // The error of z[c] and of z[c] − m, in the computing type.
+  double logit_error(std::size_t c) const {
+    double size = finite_size(z_[c] - m_);
+    if (transformed()) size += 4 * (finite_size(z_[c]) + finite_size(m_) + capped_size());
+    if (!transform_.additive.empty()) size += finite_size(transform_.additive[c]);
+    return unit_ * size;
+  }
+
+  // The relative error of a weight: its own logit's and the sum's.
+  double weight_error(std::size_t c) const { return logit_error(c) + state_error_; }
+
+  double lse_error() const {
+    return state_error_ + unit_ * ulps(spec_.op) * (finite_size(lse_) + finite_size(m_));
+  }
+
+  Expected rounded(double value, double error) const {
+    const double to_output = finite_size(value) * epsilon(spec_.out) * 0.51;
+    const double floor = smallest(spec_.out) + smallest(compute_type(spec_.in));
+    return {value, error + to_output + floor};
+  }
+
+ private:
+  bool transformed() const {
+    return transform_.scale != 1 || transform_.temperature != 1 || transform_.softcap != 0 ||
+           !transform_.additive.empty();
+  }
+  // tanh is accurate to a few ulps of itself, which the cap then multiplies.
+  double capped_size() const { return transform_.softcap / transform_.temperature; }
+
+  const Case& spec_;
+  double unit_;
+  oracle::Transform transform_;
+  Row x_, z_, p_;
+  double lse_ = 0, m_ = 0, state_error_ = 0;
+};
+
+void expect_forward(const Call& call, const RowBounds& row, std::int64_t r, const Sink& sink) {
+  const Case& spec = call.spec();
+  if (spec.op == Op::logsumexp) {
+    return sink.out(r, row.rounded(row.lse(), row.lse_error()));
+  }
+  const bool log = spec.op == Op::log_softmax;
+  const Row y = log ? oracle::log_softmax(row.z()) : row.p();
+  for (std::int64_t c = 0; c < spec.cols(); ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    const double error =
+        log ? row.weight_error(at) + ulps(spec.op) * row.unit() * finite_size(y[at])
+            : row.weight_error(at) * finite_size(y[at]);
+    sink.out(call.index(r, c), row.rounded(y[at], error));
+  }
+}
+
+void expect_backward(const Call& call, const RowBounds& row, std::int64_t r, const Sink& sink) {
+  const Case& spec = call.spec();
+  const bool log = spec.op == Op::log_softmax_backward;
+  Row y;
+  Row dy;
+  for (std::int64_t c = 0; c < spec.cols(); ++c) {
+    y.push_back(call.in().get(call.index(r, c)));
+    dy.push_back(call.dy().get(call.index(r, c)));
+  }
+  const oracle::Transform& t = row.transform();
+  const Row dx = log ? oracle::log_softmax_backward(y, dy, row.x(), t)
+                     : oracle::softmax_backward(y, dy, row.x(), t);
+  double total = 0;  // Σ of sizes: what the error of the sum is relative to
+  for (std::size_t c = 0; c < y.size(); ++c) {
+    total += finite_size(log ? dy[c] : y[c] * dy[c]);
+  }
+  const double slope = std::abs(t.scale / t.temperature);
+  const double unit = row.unit() * ulps(spec.op);
+  for (std::int64_t c = 0; c < spec.cols(); ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    const double weight = log ? std::exp(y[at]) * (1 + finite_size(y[at])) : std::abs(y[at]);
+    const double size = log ? finite_size(dy[at]) + weight * total
+                            : weight * (finite_size(dy[at]) + total);
+    const double error = unit * slope * size * (spec.softcap > 0 ? 4 : 1);
+    sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
+  }
+}
+
+oracle::Loss loss_of(const Call& call, std::int64_t r) {
+  return {.target = static_cast<std::int64_t>(call.target().get(r)),
+          .label_smoothing = call.spec().smoothing,
+          .z_loss = call.spec().z_loss};
+}
+
+std::int64_t counted(const Call& call) {
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < call.spec().rows(); ++r) {
+    count += call.target().get(r) == static_cast<double>(kIgnore) ? 0 : 1;
+  }
+  return count;
+}
+
+// One row's loss, before any reduction.
+Expected row_loss(const Call& call, const RowBounds& row, std::int64_t r) {
+  const oracle::Loss loss = loss_of(call, r);
+  if (loss.target == kIgnore) return {0, 0};
+  const double value = oracle::cross_entropy(row.z(), loss);
+  const double unit = row.unit() * ulps(call.spec().op);
+  double logit_error = row.logit_error(static_cast<std::size_t>(loss.target));
+  double spread = 0;
+  for (std::size_t c = 0; loss.label_smoothing > 0 && c < row.z().size(); ++c) {
+    spread = std::max(spread, finite_size(row.z()[c]));
+    logit_error = std::max(logit_error, row.logit_error(c));
+  }
+  const double error = logit_error + row.lse_error() * (1 + 2 * loss.z_loss * finite_size(row.lse())) +
+                       unit * (finite_size(value) + spread);
+  return {value, error};
+}
+
+void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r,
+                          const Sink& sink) {
+  const Case& spec = call.spec();
+  const oracle::Loss loss = loss_of(call, r);
+  const bool reduced = spec.reduction != Reduction::none;
+  double dloss = call.dloss().get(reduced ? 0 : r);
+  if (spec.reduction == Reduction::mean) {
+    const auto count = static_cast<double>(std::max<std::int64_t>(counted(call), 1));
+    dloss /= count;
+  }
+  const Row dx = loss.target == kIgnore
+                     ? Row(row.z().size(), 0.0)
+                     : oracle::cross_entropy_backward(row.x(), row.transform(), loss, dloss);
+  // A given lse was rounded, and a weight is exp(z − lse).
+  const double given = spec.lse ? row.unit() * finite_size(row.lse()) : 0;
+  const double slope = std::abs(row.transform().scale / row.transform().temperature * dloss);
+  for (std::int64_t c = 0; c < spec.cols(); ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    const double weight = finite_size(row.p()[at]) * (1 + 2 * loss.z_loss * finite_size(row.lse()));
+    const double other = c == loss.target ? 1 : loss.label_smoothing;
+    const double unit = row.unit() * ulps(spec.op);
+    const double error =
+        slope * (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) +
+                 unit * other) + unit * 4 * finite_size(dx[at]);
+    sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
+  }
+}
+
+}  // namespace
+
+double ulps(Op op) {
+  switch (op) {
+    case Op::softmax: return 6;
+    case Op::log_softmax: return 4;
+    case Op::logsumexp: return 4;
+    case Op::softmax_backward: return 6;
+    case Op::log_softmax_backward: return 8;
+    case Op::cross_entropy: return 6;
+    case Op::cross_entropy_backward: return 8;
+  }
+  return 0;
+}
+
+void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
+  const RowBounds row(call, r);
+  const Case& spec = call.spec();
+  if (spec.lse && spec.op != Op::cross_entropy_backward) {
+    sink.lse(r, {row.lse(), row.lse_error() + smallest(DType::f32)});
+  }
+  switch (spec.op) {
+    case Op::softmax:
+    case Op::log_softmax:
+    case Op::logsumexp: return expect_forward(call, row, r, sink);
+    case Op::softmax_backward:
+    case Op::log_softmax_backward: return expect_backward(call, row, r, sink);
+    case Op::cross_entropy_backward: return expect_loss_backward(call, row, r, sink);
+    case Op::cross_entropy: {
+      const Expected loss = row_loss(call, row, r);
+      return sink.out(r, row.rounded(loss.value, loss.tolerance));
+    }
+  }
+}
+
+Expectation expect(const Call& call) {
+  const Case& spec = call.spec();
+  const bool writes_lse = spec.lse && spec.op != Op::cross_entropy_backward;
+  const bool reduced = spec.op == Op::cross_entropy && spec.reduction != Reduction::none;
+  Expectation e;
+  e.out.resize(static_cast<std::size_t>(call.out().size()));
+  if (writes_lse) e.lse.resize(static_cast<std::size_t>(spec.rows()));
+  Expected total{0, smallest(spec.out)};
+  const Sink sink{
+      .out =
+          [&](std::int64_t i, Expected expected) {
+            if (!reduced) e.out[static_cast<std::size_t>(i)] = expected;
+            total.value += expected.value;
+            total.tolerance += expected.tolerance;
+          },
+      .lse = [&](std::int64_t i, Expected expected) { e.lse[static_cast<std::size_t>(i)] = expected; }};
+  for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
+  if (reduced) {
+    const bool mean = spec.reduction == Reduction::mean;
+    const auto count = static_cast<double>(mean ? std::max<std::int64_t>(counted(call), 1) : 1);
+    e.out[0] = {total.value / count,
+                total.tolerance / count + finite_size(total.value / count) * epsilon(spec.out)};
+  }
+  return e;
+}
+
+double distance(double got, const Expected& expected) {
+  if (std::isnan(expected.value)) return std::isnan(got) ? 0 : kInf;
+  if (std::isinf(expected.value)) return got == expected.value ? 0 : kInf;
+  const double d = std::abs(got - expected.value);
+  if (d == 0) return 0;
+  return std::isfinite(d) ? d / expected.tolerance : kInf;
+}
+
+}  // namespace onepass::cli

@@ -1,0 +1,99 @@
+// onepass explain: what the dispatcher would do, and why. Needs no device.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/case.hpp"
+#include "cli/commands.hpp"
+#include "dispatch/choose.hpp"
+#include "ops/variant.hpp"
+#include "runtime/host.hpp"
+
+namespace onepass::cli {
+namespace {
+
+Status machine_named(const std::string& wanted, int threads, Machine& machine) {
+  if (wanted == "host") {
+    machine = host(threads);
+    return {};
+  }
+  const Machine* known = find_machine(wanted);
+  if (known == nullptr) {
+    std::vector<std::string_view> names = {"host"};
+    for (const Machine& m : known_machines()) names.push_back(m.name);
+    return {Code::invalid_argument,
+            fmt::format("machine: '{}' is not in the tuning tables: {}", wanted,
+                        fmt::join(names, ", "))};
+  }
+  machine = *known;
+  if (threads > 0) machine.threads = threads;
+  return {};
+}
+
+struct Flags {
+  std::vector<std::string> words;
+  std::string machine = "host";
+  bool json = false;
+};
+
+Status explain(const Flags& flags) {
+  Case c;
+  if (Status status = parse_case(fmt::format("{}", fmt::join(flags.words, " ")), c); !status.ok()) {
+    return status;
+  }
+  Machine machine{};
+  if (Status status = machine_named(flags.machine, c.threads, machine); !status.ok()) return status;
+  const Problem problem = problem_of(c);
+  Reasons reasons;
+  Plan plan;
+  if (c.variant.empty()) {
+    plan = choose(problem, machine, &reasons);
+  } else if (Status status = plan_variant(c.variant, problem, machine, plan, &reasons);
+             !status.ok()) {
+    return status;
+  }
+  const double least = least_bytes(problem);
+  const double planned = planned_bytes(problem, plan, machine);
+  if (flags.json) {
+    const nlohmann::ordered_json out = {{"problem", to_string(c)},
+                                        {"machine", machine.name},
+                                        {"isa", machine.isa},
+                                        {"plan", to_string(plan)},
+                                        {"reasons", reasons},
+                                        {"least_bytes", least},
+                                        {"planned_bytes", planned}};
+    fmt::print("{}\n", out.dump(2));
+    return {};
+  }
+  fmt::print("problem  {}\n", to_string(c));
+  fmt::print("machine  {}: {}, {} threads, L1 {} KiB, L2 {} KiB, L3 {} KiB\n", machine.name,
+             machine.isa, machine.threads, machine.l1 >> 10, machine.l2 >> 10, machine.l3 >> 10);
+  fmt::print("plan     {}\n", to_string(plan));
+  fmt::print("idea     {}\n", find_variant(c.op, plan.variant)->idea);
+  for (const std::string& reason : reasons) fmt::print("  because  {}\n", reason);
+  fmt::print("bytes    {:.0f} moved, {:.0f} at least: {:.2f}x\n", planned, least,
+             least > 0 ? planned / least : 1);
+  return {};
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit) {
+  CLI::App* command =
+      app.add_subcommand("explain", "the plan for a problem, the reason of each decision, the bytes");
+  command->footer(
+      "Examples: onepass explain softmax 1x50257 f32\n"
+      "          onepass explain cross_entropy 8192x128256 bf16 --machine sapphire-rapids-16");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]")->required();
+  command->add_option("--machine", flags->machine, "a machine of the tuning tables, or host");
+  command->add_flag("--json", flags->json, "print JSON instead of text");
+  command->callback([flags, &exit] {
+    if (Status status = explain(*flags); !status.ok()) exit = report(status);
+  });
+}
+
+}  // namespace onepass::cli

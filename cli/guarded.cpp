@@ -1,0 +1,85 @@
+#include "cli/guarded.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/number.hpp"
+
+namespace onepass::cli {
+namespace {
+
+constexpr std::size_t kGuard = 256;  // bytes on either side
+constexpr std::byte kPattern{0xA5};
+constexpr std::byte kPoison{0xFF};
+
+}  // namespace
+
+Status GuardedArray::make(DType dtype, std::span<const std::int64_t> shape, Layout layout) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = layout.step;
+  size_ = 1;
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride = i + 1 == shape.size() ? shape[i] * layout.step + layout.pad : stride * shape[i];
+    size_ *= shape[i];
+  }
+  const std::int64_t elements = std::max<std::int64_t>(stride, 1) + layout.offset;
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype) + 2 * kGuard;
+  if (!storage_.allocate(bytes)) {
+    return {Code::out_of_memory, fmt::format("no memory for an array of {} bytes", bytes)};
+  }
+  std::memset(storage_.data(), static_cast<int>(kPattern), storage_.size());
+  std::byte* first =
+      storage_.data() + kGuard + static_cast<std::size_t>(layout.offset) * size_of(dtype);
+  tensor_ = Tensor(first, dtype, shape, strides);
+  return {};
+}
+
+std::int64_t GuardedArray::offset_of(std::int64_t i) const {
+  std::int64_t offset = 0;
+  for (int d = tensor_.rank - 1; d >= 0; --d) {
+    const auto at = static_cast<std::size_t>(d);
+    offset += i % tensor_.shape[at] * tensor_.strides[at];
+    i /= tensor_.shape[at];
+  }
+  return offset;
+}
+
+double GuardedArray::get(std::int64_t i) const {
+  return read<double>(tensor_.data, tensor_.dtype, offset_of(i));
+}
+
+void GuardedArray::set(std::int64_t i, double value) {
+  write(tensor_.data, tensor_.dtype, offset_of(i), value);
+}
+
+void GuardedArray::poison() {
+  auto* data = static_cast<std::byte*>(tensor_.data);
+  const std::size_t width = size_of(tensor_.dtype);
+  for (std::int64_t i = 0; i < size_; ++i) {
+    std::fill_n(data + static_cast<std::size_t>(offset_of(i)) * width, width, kPoison);
+  }
+}
+
+bool GuardedArray::intact() const {
+  std::vector<bool> element(storage_.size());
+  const auto* data = static_cast<const std::byte*>(tensor_.data);
+  const std::size_t width = size_of(tensor_.dtype);
+  for (std::int64_t i = 0; i < size_; ++i) {
+    const auto begin = static_cast<std::size_t>(data - storage_.data()) +
+                       static_cast<std::size_t>(offset_of(i)) * width;
+    std::fill_n(element.begin() + static_cast<std::ptrdiff_t>(begin), width, true);
+  }
+  for (std::size_t b = 0; b < storage_.size(); ++b) {
+    if (!element[b] && storage_.data()[b] != kPattern) return false;
+  }
+  return true;
+}
+
+void GuardedArray::copy_from(const GuardedArray& other) {
+  std::memcpy(storage_.data(), other.storage_.data(), storage_.size());
+}
+
+}  // namespace onepass::cli

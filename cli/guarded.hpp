@@ -1,0 +1,48 @@
+// An array between guard bytes, of any layout: what a kernel may touch and what it must not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cli/npy.hpp"
+#include "onepass/status.hpp"
+#include "onepass/tensor.hpp"
+
+namespace onepass::cli {
+
+struct Layout {
+  std::int64_t pad = 0;     // elements after each run of the last dimension
+  std::int64_t step = 1;    // stride of the last dimension
+  std::int64_t offset = 0;  // elements past an aligned address
+};
+
+class GuardedArray {
+ public:
+  // Every byte, element or not, holds the guard pattern until it is set or poisoned.
+  Status make(DType dtype, std::span<const std::int64_t> shape, Layout layout = {});
+
+  bool present() const { return tensor_.present(); }
+  const Tensor& tensor() const { return tensor_; }
+  std::int64_t size() const { return size_; }
+  std::size_t bytes() const { return storage_.size(); }
+
+  // Element i in C order.
+  double get(std::int64_t i) const;
+  void set(std::int64_t i, double value);
+
+  void poison();        // every element becomes NaN (all bits set)
+  bool intact() const;  // no byte outside the elements has changed
+
+  void copy_from(const GuardedArray& other);  // same make()
+
+ private:
+  std::int64_t offset_of(std::int64_t i) const;
+
+  AlignedBytes storage_;
+  Tensor tensor_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace onepass::cli

@@ -1,0 +1,26 @@
+// What onepass is measured beside, in the same process and the same table.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cli/call.hpp"
+
+namespace onepass::cli {
+
+struct Peer {
+  std::string_view name;
+  std::string_view needs;
+  std::string_view idea;
+  bool (*computes)(Op op);
+  std::string (*obstacle)();  // why it cannot run in this build; empty: it can
+  // Everything that may be done once is done here; `run` then does the work, again and again.
+  Status (*prepare)(const Call& call, int threads, std::function<void()>& run);
+};
+
+std::span<const Peer> peers();
+const Peer* find_peer(std::string_view name);
+
+}  // namespace onepass::cli

@@ -1,0 +1,157 @@
+// onepass verify: every variant against the float64 oracle.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/files.hpp"
+#include "cli/progress.hpp"
+#include "cli/table.hpp"
+#include "cli/verify.hpp"
+
+namespace onepass::cli {
+namespace {
+
+struct Flags {
+  std::vector<std::string> words;
+  std::string workload;
+  std::string variant;
+  std::string json;
+  bool all_fills = false;
+};
+
+// What `onepass verify` runs when nobody says what: each op, each kind of option, every layout.
+constexpr std::string_view kQuick[] = {
+    "8x257 f32", "5x1000 f16", "3x4099 bf16:f32", "4x300 f64", "2x3x65 f32 axis=1",
+    "7x129 f32 mask=additive+boolean temperature=row softcap=30", "2x33x70 f16 mask=causal+lengths",
+    "3x20x50 bf16 window=7,2", "6x2500 f32 pad=3 offset=1", "4x600 f32 step=2 in_place",
+};
+
+Status collect(const Flags& flags, std::vector<Case>& cases) {
+  Case c;
+  std::vector<std::string> words = flags.words;
+  bool all_ops = true;
+  if (!words.empty() && op_named(words[0])) {
+    c.op = *op_named(words[0]);
+    words.erase(words.begin());
+    all_ops = false;
+  }
+  if (!flags.workload.empty()) {
+    if (!words.empty()) {
+      return {Code::invalid_argument, "verify: give a problem or --workload, not both"};
+    }
+    return read_workload(flags.workload, c.op, cases);
+  }
+  if (!words.empty()) {
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    if (Status status = parse_case(text, c); !status.ok()) return status;
+    cases.push_back(c);
+    return {};
+  }
+  for (const Op op : kAllOps) {
+    if (!all_ops && op != c.op) continue;
+    for (const std::string_view text : kQuick) {
+      Case each{.op = op};
+      if (Status status = parse_case(text, each); !status.ok()) return status;
+      // Results that there is one of a row cannot lie over x.
+      if (traffic(op).writes == 0) each.in_place = false;
+      cases.push_back(each);
+    }
+  }
+  return {};
+}
+
+struct Tally {
+  int passed = 0, failed = 0;
+  double worst = 0;
+};
+
+}  // namespace
+
+void add_verify(CLI::App& app, int& exit) {
+  CLI::App* command = app.add_subcommand(
+      "verify", "run variants on poisoned outputs and compare them with the float64 oracle");
+  command->footer(
+      "Without a problem: a quick set for every op (or the one named). A problem leaves open what\n"
+      "it does not say: all variants and instruction sets that can run it are tried.\n"
+      "Examples: onepass verify\n"
+      "          onepass verify softmax 64x50257 bf16 temperature=row mask=lengths\n"
+      "          onepass verify --workload workloads/test_row_ops.txt");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("problem", flags->words, "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
+  command->add_option("--workload", flags->workload, "a file with a problem a line");
+  command->add_option("--variant", flags->variant, "only this variant");
+  command->add_flag("--fills", flags->all_fills,
+                    "every named fill, not just the problem's (the default without a problem)");
+  command->add_option("--json", flags->json, "write the outcome to a file");
+  command->callback([flags, &exit] {
+    std::vector<Case> given;
+    if (Status status = collect(*flags, given); !status.ok()) {
+      exit = report(status);
+      return;
+    }
+    std::vector<Case> cases;
+    const bool all_fills = flags->all_fills || (flags->words.size() < 2 && flags->workload.empty());
+    for (Case& c : given) {
+      if (!flags->variant.empty()) c.variant = flags->variant;
+      for (const Case& each : expand(c, all_fills)) cases.push_back(each);
+      // An unknown name must be heard about, not verified away.
+      if (!c.variant.empty() && expand(c, false).empty()) cases.push_back(c);
+    }
+    std::map<std::pair<std::string, std::string>, Tally> tallies;
+    std::vector<std::string> failures;
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    int refused = 0;
+    {
+      Progress progress("verify", static_cast<std::int64_t>(cases.size()));
+      for (const Case& c : cases) {
+        const Verdict verdict = verify(c);
+        progress.step(to_string(c));
+        if (verdict.kind == Verdict::Kind::refused) {
+          ++refused;
+          if (!flags->variant.empty() || given.size() == 1) failures.push_back(to_string(c) + "\n    " + verdict.message);
+          continue;
+        }
+        const bool passed = verdict.kind == Verdict::Kind::passed;
+        Tally& tally = tallies[{std::string(name(c.op)), passed ? verdict.variant : c.variant}];
+        (passed ? tally.passed : tally.failed) += 1;
+        tally.worst = std::max(tally.worst, verdict.worst);
+        if (!passed) failures.push_back(to_string(c) + "\n    " + verdict.message);
+        if (!flags->json.empty()) {
+          rows.push_back({{"problem", to_string(c)},
+                          {"variant", verdict.variant},
+                          {"passed", passed},
+                          {"worst", verdict.worst},
+                          {"message", verdict.message}});
+        }
+      }
+    }
+    Table table({{"op"}, {"variant"}, {"passed", Align::right}, {"failed", Align::right},
+                 {"largest error / tolerance", Align::right}});
+    int passed = 0;
+    int failed = 0;
+    for (const auto& [key, tally] : tallies) {
+      table.add({key.first, key.second, fmt::format("{}", tally.passed),
+                 fmt::format("{}", tally.failed), fmt::format("{:.2f}", tally.worst)});
+      passed += tally.passed;
+      failed += tally.failed;
+    }
+    fmt::print("{}", table.text());
+    for (const std::string& failure : failures) {
+      fmt::print(stderr, "FAILED onepass verify {}\n", failure);
+    }
+    fmt::print("verify: {} passed, {} failed\n", passed, std::max<std::size_t>(failed, failures.size()));
+    exit = failures.empty() ? kDone : kFailed;
+    if (!flags->json.empty()) {
+      if (Status status = write_file_atomically(flags->json, rows.dump(1) + "\n"); !status.ok()) {
+        exit = report(status);
+      }
+    }
+  });
+}
+
+}  // namespace onepass::cli

@@ -1,0 +1,93 @@
+# The CUDA switch. Sets ONEPASS_CUDA_ENABLED and ONEPASS_CUDA_SOURCES, and says in one line what
+# was decided. The language is enabled here, in the top directory, as CMake wants it.
+
+set(ONEPASS_CUDA_ENABLED OFF)
+file(GLOB_RECURSE ONEPASS_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
+
+if(NOT ONEPASS_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "ONEPASS_CUDA is '${ONEPASS_CUDA}': AUTO, ON or OFF")
+endif()
+if(ONEPASS_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: switched off")
+  return()
+endif()
+
+# The toolkit's own directory is often not on PATH.
+find_program(ONEPASS_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH ENV CUDA_HOME
+  PATHS /usr/local/cuda PATH_SUFFIXES bin)
+mark_as_advanced(ONEPASS_NVCC)
+if(NOT ONEPASS_NVCC AND NOT CMAKE_CUDA_COMPILER)
+  if(ONEPASS_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "ONEPASS_CUDA is ON, but nvcc was not found: put it on PATH or set CUDACXX")
+  endif()
+  message(STATUS "CUDA: nvcc not found, the GPU parts are left out")
+  return()
+endif()
+if(NOT ONEPASS_CUDA_SOURCES)
+  message(STATUS "CUDA: nvcc found, no CUDA sources yet")
+  return()
+endif()
+
+# The architecture of each GPU in this machine. Not CMake's `native`: that gives plain 90 on Hopper,
+# and the tensor-core instructions exist only in 90a (and so on for the later ones).
+function(onepass_gpus_here result)
+  set(architectures "")
+  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${capabilities}")
+    foreach(capability IN LISTS capabilities)
+      string(REPLACE "." "" architecture ${capability})
+      if(architecture GREATER_EQUAL 90)
+        string(APPEND architecture a)
+      endif()
+      list(APPEND architectures ${architecture}-real)
+    endforeach()
+    list(REMOVE_DUPLICATES architectures)
+  endif()
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()
+
+set(architectures ${ONEPASS_CUDA_ARCHITECTURES})
+if(NOT architectures)
+  onepass_gpus_here(architectures)
+endif()
+if(NOT architectures)
+  set(architectures 80 90a-real)  # 80 brings its PTX along, for whatever comes after
+endif()
+
+if(NOT DEFINED ENV{CUDACXX})
+  set(ENV{CUDACXX} ${ONEPASS_NVCC})
+endif()
+if(NOT DEFINED ENV{CUDAHOSTCXX})
+  set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
+endif()
+if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(ONEPASS_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "ONEPASS_CUDA is ON, but ${ONEPASS_NVCC} compiles nothing: "
+      "see CMakeFiles/CMakeError.log in the build tree")
+  endif()
+  message(STATUS "CUDA: ${ONEPASS_NVCC} compiles nothing, the GPU parts are left out")
+  return()
+endif()
+
+set(CMAKE_CUDA_ARCHITECTURES ${architectures})
+enable_language(CUDA)
+# nvcc has C++20 since 12.0; CMake 3.25 does not know yet.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+find_package(CUDAToolkit REQUIRED)
+set(ONEPASS_CUDA_ENABLED ON)
+message(STATUS
+  "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, GPU parts for ${architectures}")

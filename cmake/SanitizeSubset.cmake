@@ -1,0 +1,17 @@
+# One test of the release tree: builds the tests with sanitizers in their own tree and runs the quick
+# ones, so that one ctest run tells everything. `make sanitize` runs them all.
+
+function(run)
+  execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+if(NOT EXISTS ${build_dir}/build.ninja)
+  run(${CMAKE_COMMAND} -S ${source_dir} -B ${build_dir} --preset sanitize)
+endif()
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+run(${CMAKE_COMMAND} --build ${build_dir} --parallel ${cores} --target onepass_tests)
+
+set(ENV{GTEST_FILTER} ${filter})
+set(ENV{RC_PARAMS} max_success=20)  # of RapidCheck's 100 cases a property
+run(${CMAKE_CTEST_COMMAND} --test-dir ${build_dir} --parallel ${cores} --output-on-failure
+  --no-tests=error)

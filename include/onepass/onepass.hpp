@@ -1,0 +1,10 @@
+// onepass: softmax and what is built on it, each input byte read from memory once.
+#pragma once
+
+#include "onepass/context.hpp"
+#include "onepass/ops.hpp"
+#include "onepass/options.hpp"
+#include "onepass/plan.hpp"
+#include "onepass/status.hpp"
+#include "onepass/tensor.hpp"
+#include "onepass/version.hpp"

@@ -1,0 +1,24 @@
+// Plan: what the dispatcher decided. Plain data, printable and comparable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace onepass {
+
+struct Plan {
+  std::string_view variant;       // a name from the registry, alive as long as the program
+  int threads = 1;                // workers in all
+  int split = 1;                  // pieces a row is cut into; 1: a row has one worker
+  bool resident = false;          // the row's weights stay in cache, so x is read from memory once
+  bool streaming = false;         // stores go past the caches
+  std::size_t scratch_bytes = 0;  // a worker
+
+  bool operator==(const Plan&) const = default;
+};
+
+std::string to_string(const Plan& plan);
+
+}  // namespace onepass

@@ -1,0 +1,5 @@
+#pragma once
+
+#define ONEPASS_VERSION_MAJOR 0
+#define ONEPASS_VERSION_MINOR 1
+#define ONEPASS_VERSION_PATCH 0

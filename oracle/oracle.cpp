@@ -1,0 +1,158 @@
+#include "oracle/oracle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+namespace oracle {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool any_nan(const Row& z) {
+  return std::any_of(z.begin(), z.end(), [](double v) { return std::isnan(v); });
+}
+
+double maximum(const Row& z) { return *std::max_element(z.begin(), z.end()); }
+
+bool nothing_left(const Row& z) {
+  return std::all_of(z.begin(), z.end(), [](double v) { return v == -kInf; });
+}
+
+Row exponentials(const Row& z, double shift) {
+  Row e(z.size());
+  std::transform(z.begin(), z.end(), e.begin(), [shift](double v) { return std::exp(v - shift); });
+  return e;
+}
+
+// dz/dx at one x.
+double slope(double x, const Transform& t) {
+  const double factor = t.scale / t.temperature;
+  if (t.softcap == 0) return factor;
+  const double h = std::tanh(x * t.scale / t.softcap);
+  return factor * (1 - h * h);
+}
+
+bool kept(const Transform& t, std::size_t c) { return t.keep.empty() || t.keep[c]; }
+
+}  // namespace
+
+double sum(const Row& values) {
+  double total = 0;
+  double lost = 0;
+  for (const double v : values) {
+    const double next = total + v;
+    // With an inf or NaN the correction would be NaN, and would not be one.
+    if (std::isfinite(next)) {
+      lost += std::abs(total) >= std::abs(v) ? (total - next) + v : (v - next) + total;
+    }
+    total = next;
+  }
+  return std::isfinite(total) ? total + lost : total;
+}
+
+Row logits(const Row& x, const Transform& t) {
+  Row z(x.size());
+  for (std::size_t c = 0; c < x.size(); ++c) {
+    double v = x[c] * t.scale;
+    if (t.softcap > 0) v = t.softcap * std::tanh(v / t.softcap);
+    v /= t.temperature;
+    if (!t.additive.empty()) v += t.additive[c];
+    z[c] = kept(t, c) ? v : -kInf;
+  }
+  return z;
+}
+
+bool causal_keeps(std::int64_t q, std::int64_t c, std::int64_t queries, std::int64_t keys) {
+  return c - (keys - queries) <= q;
+}
+
+bool window_keeps(std::int64_t q, std::int64_t c, std::int64_t queries, std::int64_t keys,
+                  std::int64_t left, std::int64_t right) {
+  const std::int64_t distance = c - (q + (keys - queries));
+  return (left < 0 || distance >= -left) && (right < 0 || distance <= right);
+}
+
+double logsumexp(const Row& z) {
+  if (any_nan(z)) return kNan;
+  if (z.empty() || nothing_left(z)) return -kInf;
+  const double m = maximum(z);
+  return m == kInf ? kInf : m + std::log(sum(exponentials(z, m)));
+}
+
+Row softmax(const Row& z) {
+  if (nothing_left(z)) return Row(z.size(), 0.0);
+  if (any_nan(z) || maximum(z) == kInf) return Row(z.size(), kNan);
+  Row y = exponentials(z, maximum(z));
+  const double d = sum(y);
+  for (double& v : y) v /= d;
+  return y;
+}
+
+Row log_softmax(const Row& z) {
+  if (nothing_left(z)) return Row(z.size(), -kInf);
+  if (any_nan(z) || maximum(z) == kInf) return Row(z.size(), kNan);
+  const double m = maximum(z);
+  const double log_d = std::log(sum(exponentials(z, m)));
+  Row y(z.size());
+  std::transform(z.begin(), z.end(), y.begin(), [=](double v) { return (v - m) - log_d; });
+  return y;
+}
+
+Row softmax_backward(const Row& y, const Row& dy, const Row& x, const Transform& t) {
+  Row products(y.size());
+  for (std::size_t c = 0; c < y.size(); ++c) products[c] = kept(t, c) ? y[c] * dy[c] : 0;
+  const double total = sum(products);
+  Row dx(y.size());
+  for (std::size_t c = 0; c < y.size(); ++c) {
+    dx[c] = kept(t, c) ? (dy[c] - total) * y[c] * slope(x.empty() ? 0 : x[c], t) : 0;
+  }
+  return dx;
+}
+
+Row log_softmax_backward(const Row& y, const Row& dy, const Row& x, const Transform& t) {
+  Row visible(y.size());
+  for (std::size_t c = 0; c < y.size(); ++c) visible[c] = kept(t, c) ? dy[c] : 0;
+  const double total = sum(visible);
+  Row dx(y.size());
+  for (std::size_t c = 0; c < y.size(); ++c) {
+    dx[c] = kept(t, c) ? (dy[c] - std::exp(y[c]) * total) * slope(x.empty() ? 0 : x[c], t) : 0;
+  }
+  return dx;
+}
+
+double cross_entropy(const Row& z, const Loss& loss) {
+  if (nothing_left(z)) return kInf;
+  const Row log_p = log_softmax(z);
+  double value = (1 - loss.label_smoothing) * -log_p[static_cast<std::size_t>(loss.target)];
+  if (loss.label_smoothing > 0) {
+    Row live;
+    std::copy_if(log_p.begin(), log_p.end(), std::back_inserter(live),
+                 [](double v) { return v != -kInf; });
+    value += loss.label_smoothing * -sum(live) / static_cast<double>(live.size());
+  }
+  if (loss.z_loss == 0) return value;
+  const double lse = logsumexp(z);
+  return value + loss.z_loss * lse * lse;
+}
+
+Row cross_entropy_backward(const Row& x, const Transform& t, const Loss& loss, double dloss) {
+  const Row z = logits(x, t);
+  if (nothing_left(z)) return Row(z.size(), 0.0);
+  const Row p = softmax(z);
+  const double lse = logsumexp(z);
+  const auto live = std::count_if(z.begin(), z.end(), [](double v) { return v != -kInf; });
+  Row dx(x.size());
+  for (std::size_t c = 0; c < x.size(); ++c) {
+    if (z[c] == -kInf) continue;
+    const double hit = static_cast<std::int64_t>(c) == loss.target ? 1 - loss.label_smoothing : 0;
+    const double dz = p[c] * (1 + 2 * loss.z_loss * lse) - hit -
+                      loss.label_smoothing / static_cast<double>(live);
+    dx[c] = dz * dloss * slope(x[c], t);
+  }
+  return dx;
+}
+
+}  // namespace oracle

@@ -1,0 +1,94 @@
+// What the dispatcher knows of a call: plain facts, no pointers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "onepass/tensor.hpp"
+
+namespace onepass {
+
+enum class Op : std::uint8_t {
+  softmax,
+  log_softmax,
+  logsumexp,
+  softmax_backward,
+  log_softmax_backward,
+  cross_entropy,
+  cross_entropy_backward,
+};
+
+inline constexpr std::array kAllOps = {
+    Op::softmax,       Op::log_softmax,           Op::logsumexp, Op::softmax_backward,
+    Op::log_softmax_backward, Op::cross_entropy, Op::cross_entropy_backward,
+};
+
+constexpr std::string_view name(Op op) {
+  switch (op) {
+    case Op::softmax: return "softmax";
+    case Op::log_softmax: return "log_softmax";
+    case Op::logsumexp: return "logsumexp";
+    case Op::softmax_backward: return "softmax_backward";
+    case Op::log_softmax_backward: return "log_softmax_backward";
+    case Op::cross_entropy: return "cross_entropy";
+    case Op::cross_entropy_backward: return "cross_entropy_backward";
+  }
+  return "?";
+}
+
+constexpr std::optional<Op> op_named(std::string_view text) {
+  for (const Op op : kAllOps) {
+    if (name(op) == text) return op;
+  }
+  return std::nullopt;
+}
+
+struct Problem {
+  Op op = Op::softmax;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;  // elements along the axis
+  DType in = DType::f32;
+  DType out = DType::f32;
+  bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
+  bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
+  bool plain = true;          // z = x: no scale, temperature, softcap or tensor mask
+  bool whole_rows = true;     // no length, causal or window mask
+  bool wants_lse = false;
+  bool in_place = false;
+
+  bool operator==(const Problem&) const = default;
+};
+
+// float32 accumulates everything but float64.
+constexpr DType compute_type(DType in) { return in == DType::f64 ? DType::f64 : DType::f32; }
+
+// How many tensors of rows × cols an op reads and writes.
+struct Traffic {
+  int reads;
+  int writes;
+};
+
+constexpr Traffic traffic(Op op) {
+  switch (op) {
+    case Op::softmax:
+    case Op::log_softmax:
+    case Op::cross_entropy_backward: return {1, 1};
+    case Op::logsumexp:
+    case Op::cross_entropy: return {1, 0};
+    case Op::softmax_backward:
+    case Op::log_softmax_backward: return {2, 1};
+  }
+  return {1, 1};
+}
+
+// The least an op can move: each input element read once, each output element written once.
+constexpr double least_bytes(const Problem& p) {
+  const Traffic t = traffic(p.op);
+  return static_cast<double>(p.rows) * static_cast<double>(p.cols) *
+         (t.reads * static_cast<double>(size_of(p.in)) +
+          t.writes * static_cast<double>(size_of(p.out)));
+}
+
+}  // namespace onepass

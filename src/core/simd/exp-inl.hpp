@@ -1,0 +1,75 @@
+// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target.
+//
+// exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Adding `shifter` rounds to an integer
+// and leaves n + bias in the low mantissa bits, so that one shift makes the float 2^n. The
+// polynomial is 1 + r + r²·q(r), q fitted by Chebyshev interpolation: relative error 1.0e-8 (f32)
+// and 1.7e-17 (f64) before rounding. Results below the smallest normal number are 0.
+
+#if defined(ONEPASS_CORE_SIMD_EXP_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONEPASS_CORE_SIMD_EXP_INL
+#undef ONEPASS_CORE_SIMD_EXP_INL
+#else
+#define ONEPASS_CORE_SIMD_EXP_INL
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+struct ExpConstants;
+
+template <>
+struct ExpConstants<float> {
+  static constexpr float log2e = 1.44269504088896341F;
+  static constexpr float shifter = 0x1.8p23F + 127;  // 1.5·2^23: the ulp is 1; 127: the bias
+  static constexpr float ln2_high = 0.693359375F;    // 9 bits, so that n·ln2_high is exact
+  static constexpr float ln2_low = -2.12194440054690583e-4F;
+  static constexpr float smallest = -87.3365447505531F;  // ln 2^−126
+  static constexpr int mantissa_bits = 23;
+  static constexpr float q[] = {1.3926183587713494542e-3F, 8.3631790527225773704e-3F,
+                                4.1666554617204574203e-2F, 1.6666576989698775683e-1F, 0.5F};
+};
+
+template <>
+struct ExpConstants<double> {
+  static constexpr double log2e = 1.44269504088896341;
+  static constexpr double shifter = 0x1.8p52 + 1023;
+  static constexpr double ln2_high = 0.693145751953125;
+  static constexpr double ln2_low = 1.42860682030941723212e-6;
+  static constexpr double smallest = -708.396418532264106;  // ln 2^−1022
+  static constexpr int mantissa_bits = 52;
+  static constexpr double q[] = {2.5100385495510319078e-8, 2.7620088445409748161e-7,
+                                 2.7557268459997064772e-6, 2.4801521295954375131e-5,
+                                 1.9841269863053616878e-4, 1.3888888917213716901e-3,
+                                 8.3333333333300618325e-3, 4.1666666666624127873e-2,
+                                 1.6666666666666667453e-1, 5.0000000000000010221e-1};
+};
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOfNonPositive(D d, V x) {
+  using C = ExpConstants<hn::TFromD<D>>;
+  const hn::RebindToUnsigned<D> bits;
+  const V shifter = hn::Set(d, C::shifter);
+  const V shifted = hn::MulAdd(x, hn::Set(d, C::log2e), shifter);
+  const V n = hn::Sub(shifted, shifter);
+  const V power =
+      hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::BitCast(bits, shifted)));  // 2^n
+  V r = hn::NegMulAdd(n, hn::Set(d, C::ln2_high), x);
+  r = hn::NegMulAdd(n, hn::Set(d, C::ln2_low), r);
+  V q = hn::Set(d, C::q[0]);
+  for (size_t i = 1; i < sizeof(C::q) / sizeof(C::q[0]); ++i) {
+    q = hn::MulAdd(q, r, hn::Set(d, C::q[i]));
+  }
+  // power·(1 + r + r²·q) as power + power·(r + r²·q): a product with power keeps a NaN in r a NaN.
+  const V rest = hn::MulAdd(hn::Mul(r, r), q, r);
+  const V y = hn::MulAdd(power, rest, power);
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, C::smallest)), y);
+}
+
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,94 @@
+// The one idea: the softmax of a row is a fold with an associative merge.
+//
+// A State stands for any set of logits: m is their maximum, d the sum of exp(x − m). Sets that do
+// not overlap merge in any order and any grouping, so the same three lines climb from SIMD lanes
+// to threads, warps, blocks, clusters, grids and ranks. Nobody writes this rescaling elsewhere.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "core/annotate.hpp"
+
+namespace onepass {
+
+template <class T>
+struct State {
+  T m;  // maximum; −inf for the empty set
+  T d;  // Σ exp(x − m); 0 for the empty set
+};
+
+template <class T>
+ONEPASS_HD constexpr T minus_infinity() {
+  return -std::numeric_limits<T>::infinity();
+}
+
+template <class T>
+ONEPASS_HD constexpr State<T> identity() {
+  return {minus_infinity<T>(), T(0)};
+}
+
+template <class T>
+ONEPASS_HD constexpr State<T> leaf(T x) {
+  return {x, T(1)};
+}
+
+// How much two states shrink when they are brought to their common maximum.
+template <class T>
+struct Rescale {
+  T m, a, b;
+};
+
+template <class T>
+ONEPASS_HD inline Rescale<T> rescale(T a, T b) {
+  const T m = a > b ? a : b;  // a NaN may be lost here; the d beside it keeps it
+  // Against a maximum of −inf nothing can be subtracted (−inf − −inf is NaN): both sides are empty.
+  const T s = m == minus_infinity<T>() ? T(0) : m;
+  return {m, std::exp(a - s), std::exp(b - s)};
+}
+
+template <class T>
+ONEPASS_HD inline State<T> merge(State<T> a, State<T> b) {
+  const Rescale<T> r = rescale(a.m, b.m);
+  return {r.m, a.d * r.a + b.d * r.b};
+}
+
+// exp(x) / Σ exp. The guard asks d == 0, not d > 0, so that a NaN stays a NaN.
+template <class T>
+ONEPASS_HD inline T weight(State<T> row, T x) {
+  return row.d == T(0) ? T(0) : std::exp(x - row.m) / row.d;
+}
+
+// log Σ exp; −inf for the empty set.
+template <class T>
+ONEPASS_HD inline T logsumexp(State<T> row) {
+  return row.d == T(0) ? minus_infinity<T>() : row.m + std::log(row.d);
+}
+
+// A state that carries a sum weighted by the same exponentials: attention's Σ exp(x − m)·v.
+// Payload needs `payload * T` and `payload + payload`.
+template <class T, class Payload>
+struct Weighted {
+  State<T> state;
+  Payload sum;
+};
+
+template <class T, class Payload>
+ONEPASS_HD inline Weighted<T, Payload> leaf(T x, Payload value) {
+  return {leaf(x), value};
+}
+
+template <class T, class Payload>
+ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
+                                             const Weighted<T, Payload>& b) {
+  const Rescale<T> r = rescale(a.state.m, b.state.m);
+  return {{r.m, a.state.d * r.a + b.state.d * r.b}, a.sum * r.a + b.sum * r.b};
+}
+
+// The weighted mean Σ softmax(x)·v; zero for the empty set.
+template <class T, class Payload>
+ONEPASS_HD inline Payload mean(const Weighted<T, Payload>& row) {
+  return row.sum * (row.state.d == T(0) ? T(0) : T(1) / row.state.d);
+}
+
+}  // namespace onepass

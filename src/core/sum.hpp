@@ -1,0 +1,18 @@
+// The simplest state: a sum. What the backward ops fold with where the forward folds a State.
+#pragma once
+
+#include "core/annotate.hpp"
+
+namespace onepass {
+
+template <class T>
+struct Sum {
+  T value;
+};
+
+template <class T>
+ONEPASS_HD constexpr Sum<T> merge(Sum<T> a, Sum<T> b) {
+  return {a.value + b.value};
+}
+
+}  // namespace onepass

@@ -1,0 +1,140 @@
+#include "dispatch/choose.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include "ops/limits.hpp"
+#include "ops/row/layout.hpp"
+#include "ops/variant.hpp"
+
+namespace onepass {
+namespace {
+
+template <class... Parts>
+void say(Reasons* reasons, const Parts&... parts) {
+  if (reasons == nullptr) return;
+  std::ostringstream text;
+  (text << ... << parts);
+  reasons->push_back(text.str());
+}
+
+std::size_t compute_bytes(const Problem& p) { return size_of(compute_type(p.in)); }
+
+int worthwhile_threads(const Problem& p, const Machine& m, Reasons* reasons) {
+  const std::int64_t elements = p.rows * p.cols;
+  const std::int64_t useful = std::max<std::int64_t>(1, elements / m.tuning.grain);
+  const int threads = static_cast<int>(std::min<std::int64_t>(m.threads, useful));
+  say(reasons, "threads = ", threads, ": ", elements, " elements keep ", useful, " busy at ",
+      m.tuning.grain, " each, the machine has ", m.threads);
+  return threads;
+}
+
+// Whether whole rows would leave threads idle that pieces of rows would not.
+bool worth_splitting(const Problem& p, const Machine& m, int threads, Reasons* reasons) {
+  if (threads == 1) return false;
+  if (p.cols < m.tuning.split_cols) {
+    say(reasons, "rows whole: ", p.cols, " columns are fewer than the ", m.tuning.split_cols,
+        " from which a meeting of threads pays");
+    return false;
+  }
+  const std::int64_t rounds = ceil_div(p.rows, threads);
+  const double busy = static_cast<double>(p.rows) / static_cast<double>(rounds * threads);
+  const bool split = busy < 0.8;
+  say(reasons, split ? "rows cut" : "rows whole", ": ", p.rows, " whole rows would keep ", threads,
+      " threads ", static_cast<int>(busy * 100), " % busy");
+  return split;
+}
+
+std::string_view best_variant(const Problem& p, const Machine& m, int threads, Reasons* reasons) {
+  const bool maps_rows = p.op == Op::softmax || p.op == Op::log_softmax;
+  if (maps_rows && refuse_rows_apart(p).empty()) {
+    say(reasons, "cpu_lanes: the axis is not the innermost, neighbours in memory are rows");
+    return "cpu_lanes";
+  }
+  if (worth_splitting(p, m, threads, reasons)) return "cpu_split";
+  if (p.op == Op::softmax && p.cols <= m.tuning.short_cols && refuse_long(p).empty()) {
+    say(reasons, "cpu_short: ", p.cols, " columns, at most ", m.tuning.short_cols,
+        ", and no options");
+    return "cpu_short";
+  }
+  say(reasons, "cpu_row: the general case");
+  return "cpu_row";
+}
+
+Plan complete(std::string_view variant, const Problem& p, const Machine& m, int threads,
+              Reasons* reasons) {
+  Plan plan{.variant = variant, .threads = threads};
+  if (variant == "cpu_serial") {
+    plan.threads = 1;
+    return plan;
+  }
+  if (variant == "cpu_split") plan.split = threads;
+  const bool tiled = variant == "cpu_row" || variant == "cpu_split";
+  if (tiled && p.op == Op::softmax) {
+    const auto kept =
+        static_cast<std::size_t>(kept_elements(p.cols, plan.split)) * compute_bytes(p);
+    const double room = m.tuning.resident_share * static_cast<double>(m.l2);
+    plan.resident = static_cast<double>(kept) <= room;
+    plan.scratch_bytes = plan.resident ? kept : 0;
+    say(reasons, plan.resident ? "weights stay in L2: " : "x is read twice: the weights take ",
+        kept, " bytes a thread, and there is room for ", static_cast<std::int64_t>(room));
+  }
+  const double written = static_cast<double>(p.rows) * static_cast<double>(p.cols) *
+                         static_cast<double>(size_of(p.out)) * traffic(p.op).writes;
+  if (tiled && m.tuning.streaming_bytes > 0 && written > 0 && !p.in_place && p.unit_stride) {
+    plan.streaming = written >= static_cast<double>(m.tuning.streaming_bytes);
+    say(reasons, plan.streaming ? "streaming stores: " : "stores through the caches: ",
+        static_cast<std::int64_t>(written), " bytes are written, the limit is ",
+        m.tuning.streaming_bytes);
+  }
+  return plan;
+}
+
+}  // namespace
+
+Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
+  const int threads = worthwhile_threads(problem, machine, reasons);
+  return complete(best_variant(problem, machine, threads, reasons), problem, machine, threads,
+                  reasons);
+}
+
+Status plan_variant(std::string_view variant, const Problem& problem, const Machine& machine,
+                    Plan& plan, Reasons* reasons) {
+  const Variant* found = find_variant(problem.op, variant);
+  if (found == nullptr) {
+    std::string text = "variant: " + std::string(name(problem.op)) + " has no '" +
+                       std::string(variant) + "'; it has";
+    for (const Variant& v : variants(problem.op)) text += " " + std::string(v.name);
+    return {Code::invalid_argument, text};
+  }
+  if (const std::string_view refusal = found->refuses(problem); !refusal.empty()) {
+    return {Code::unsupported,
+            "variant: " + std::string(variant) + " cannot run this: " + std::string(refusal)};
+  }
+  say(reasons, variant, ": asked for by name");
+  const int threads = worthwhile_threads(problem, machine, reasons);
+  plan = complete(found->name, problem, machine, threads, reasons);
+  return {};
+}
+
+double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
+  const Traffic t = traffic(p.op);
+  const double elements = static_cast<double>(p.rows) * static_cast<double>(p.cols);
+  const double read = elements * static_cast<double>(size_of(p.in)) * t.reads;
+  // What the finish reads again comes from L2 when a row of the inputs fits there.
+  const double row_bytes = static_cast<double>(ceil_div(p.cols, plan.split)) *
+                           static_cast<double>(size_of(p.in)) * t.reads;
+  const bool again = t.writes > 0 && !plan.resident && row_bytes > static_cast<double>(m.l2);
+  return read * (again ? 2 : 1) +
+         elements * static_cast<double>(size_of(p.out)) * t.writes;
+}
+
+std::string to_string(const Plan& plan) {
+  std::ostringstream text;
+  text << plan.variant << " threads=" << plan.threads << " split=" << plan.split
+       << " resident=" << (plan.resident ? "yes" : "no")
+       << " streaming=" << (plan.streaming ? "yes" : "no") << " scratch=" << plan.scratch_bytes;
+  return text.str();
+}
+
+}  // namespace onepass

@@ -1,0 +1,34 @@
+// What each variant can run, as pure functions of the problem: the reason it cannot, or nothing.
+#pragma once
+
+#include <string_view>
+
+#include "core/problem.hpp"
+
+namespace onepass {
+
+// Longest row of cpu_short, in elements.
+inline constexpr std::int64_t kShortCols = 512;
+
+constexpr std::string_view refuse_nothing(const Problem&) { return {}; }
+
+constexpr std::string_view refuse_options(const Problem& p) {
+  if (!p.plain) return "it takes no scale, temperature, softcap or mask tensor";
+  if (!p.whole_rows) return "it takes no length, causal or window mask";
+  if (p.wants_lse) return "it writes no lse";
+  return {};
+}
+
+constexpr std::string_view refuse_long(const Problem& p) {
+  if (p.cols > kShortCols) return "its rows have at most 512 elements";
+  if (!p.unit_stride) return "its rows must be dense";
+  if (p.in == DType::f64 || p.out == DType::f64) return "it computes in float32 alone";
+  return refuse_options(p);
+}
+
+constexpr std::string_view refuse_rows_apart(const Problem& p) {
+  if (!p.unit_rows) return "its rows must be neighbours in memory, element by element";
+  return refuse_options(p);
+}
+
+}  // namespace onepass

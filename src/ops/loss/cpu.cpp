@@ -1,0 +1,228 @@
+// cross_entropy, cross_entropy_backward: cpu_row, cpu_split.
+//
+// Idea    the row's State, with Σ z and the count of classes beside it where labels are smoothed.
+//         loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse²
+//         dx   = p·(1 + 2·z_loss·lse) − (1 − s)·[c = target] − s/classes, times dloss and dz/dx
+// Bytes   x once (forward); x once and dx once while a row stays in cache, or where the forward's
+//         lse is passed and labels are not smoothed (backward).
+// Limits  none: every dtype, stride, mask and length.
+// Proof   tests/ops, `onepass verify`; numbers: results/.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/loss/cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "merge/lane-inl.hpp"
+#include "ops/loss/variants.hpp"
+#include "ops/row/drive-inl.hpp"
+#include "ops/row/lse-inl.hpp"
+#include "ops/row/run.hpp"
+#include "ops/row/tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A State with what label smoothing needs.
+template <class T>
+struct Classes {
+  State<T> state;
+  T sum;    // Σ z over the classes with z > −inf
+  T count;  // how many there are
+};
+
+template <class T>
+Classes<T> merge(const Classes<T>& a, const Classes<T>& b) {
+  return {onepass::merge(a.state, b.state), a.sum + b.sum, a.count + b.count};
+}
+
+// Both directions: the target, and the fold over a row that is not ignored.
+template <class Element>
+struct LossBody {
+  using T = Element;
+  using Partial = Classes<T>;
+
+  struct Row {
+    Row(const RowArgs& args, const Plan& plan, int64_t row)
+        : z(args.space, args.logits, row),
+          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, plan.streaming),
+          index(row),
+          target(read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0)),
+          ignored(target == args.ignore_index) {}
+    Columns live() const { return z.live(); }
+    bool target_live() const { return target >= live().begin && target < live().end; }
+
+    LogitsReader<T> z;
+    RowWriter<T> dx;
+    int64_t index, target;
+    bool ignored;
+  };
+
+  const RowArgs& args;
+  const Plan& plan;
+
+  Partial fold_classes(const Row& row, Columns columns, Keep<T>& keep, bool with_state) const {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const V none = hn::Set(d, minus_infinity<T>());
+    const auto add = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
+    Partial total{identity<T>(), T(0), T(0)};
+    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
+      row.z.with_tile(c, n, keep.buffers, [&](auto* z) HWY_ATTR {
+        if (with_state) {
+          const State<T> mine = FoldTile(d, z, n, static_cast<T*>(nullptr));
+          total.state = tile == 0 ? mine : onepass::merge(total.state, mine);
+        }
+        if (args.label_smoothing == 0) return;
+        const V sum = FoldVectors(
+            d, z, n, T(0), minus_infinity<T>(),
+            [none](V a, V v, size_t) HWY_ATTR {
+              return hn::Add(a, hn::IfThenZeroElse(hn::Eq(v, none), v));
+            },
+            add);
+        const V count = FoldVectors(
+            d, z, n, T(0), minus_infinity<T>(),
+            [d, none](V a, V v, size_t) HWY_ATTR {
+              return hn::Add(a, hn::IfThenZeroElse(hn::Eq(v, none), hn::Set(d, T(1))));
+            },
+            add);
+        total.sum += hn::GetLane(hn::SumOfLanes(d, sum));
+        total.count += hn::GetLane(hn::SumOfLanes(d, count));
+      });
+    });
+    return total;
+  }
+};
+
+template <class Element>
+struct ForwardBody : LossBody<Element> {
+  using typename LossBody<Element>::T;
+  using typename LossBody<Element>::Partial;
+  using typename LossBody<Element>::Row;
+
+  Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
+    // An ignored row still has an lse, if somebody asked for it.
+    if (row.ignored && !this->args.lse) return {identity<T>(), T(0), T(0)};
+    return this->fold_classes(row, columns, keep, true);
+  }
+
+  void finish(const Row&, Partial, Columns, Keep<T>&) const {}
+  void hide(const Row&, Columns) const {}
+
+  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
+    const RowArgs& args = this->args;
+    const T lse = RowLse(row.z, total.state, keep.buffers);
+    if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
+    const T loss = row.ignored ? T(0) : loss_of(row, total, lse, keep);
+    if (args.row_losses != nullptr) {
+      args.row_losses[row.index - args.first_row] = loss;
+    } else {
+      write(row_data(args.space, args.out, row.index), args.out.dtype, 0, loss);
+    }
+  }
+
+ private:
+  // Relative to m, so that a large offset common to the row costs no digits.
+  T loss_of(const Row& row, Partial total, T lse, Keep<T>& keep) const {
+    const RowArgs& args = this->args;
+    if (total.state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
+    const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
+    const T log_d = std::log(total.state.d);
+    const T smoothing = static_cast<T>(args.label_smoothing);
+    T loss = (T(1) - smoothing) * ((total.state.m - z) + log_d);
+    if (smoothing > T(0)) loss += smoothing * ((total.state.m - total.sum / total.count) + log_d);
+    return args.z_loss == 0 ? loss : loss + static_cast<T>(args.z_loss) * lse * lse;
+  }
+};
+
+template <class Element>
+struct BackwardBody : LossBody<Element> {
+  using typename LossBody<Element>::T;
+  using typename LossBody<Element>::Partial;
+  using typename LossBody<Element>::Row;
+
+  Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
+    const RowArgs& args = this->args;
+    const bool knows_lse = static_cast<bool>(args.lse);
+    Partial total{identity<T>(), T(0), T(0)};
+    if (!row.ignored && (!knows_lse || args.label_smoothing > 0)) {
+      total = this->fold_classes(row, columns, keep, !knows_lse);
+    }
+    // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1. Every piece
+    // of the row says so; the pieces' merge must not count it twice.
+    if (knows_lse) total.state = identity<T>();
+    return total;
+  }
+
+  void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
+    if (row.ignored) return row.dx.fill(columns, T(0));
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const RowArgs& args = this->args;
+    if (args.lse) {
+      const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
+      if (lse != minus_infinity<T>()) total.state = leaf(lse);
+    }
+    if (total.state.d == T(0)) return row.dx.fill(columns, T(0));  // fully masked
+    const T lse = logsumexp(total.state);
+    const T smoothing = static_cast<T>(args.label_smoothing);
+    const T dloss = static_cast<T>(
+        read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0) *
+        args.dloss_scale);
+    const V m = hn::Set(d, total.state.m);
+    const V factor =
+        hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / total.state.d);
+    const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / total.count : T(0));
+    const V none = hn::Set(d, minus_infinity<T>());
+    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
+      T* dx = keep.buffers.out;
+      row.z.with_tile(c, n, keep.buffers, [=](auto* z) HWY_ATTR {
+        Map(d, z, n, dx, [=](V v) HWY_ATTR {
+          const V p = hn::Mul(ExpOfNonPositive(d, hn::Sub(v, m)), factor);
+          return hn::IfThenZeroElse(hn::Eq(v, none), hn::Sub(p, smooth));
+        });
+      });
+      if (row.target >= c && row.target < c + static_cast<int64_t>(n) &&
+          row.z.at(row.target, keep.buffers) != minus_infinity<T>()) {
+        dx[row.target - c] -= T(1) - smoothing;
+      }
+      row.z.chain(c, n, dx, keep.buffers);
+      row.dx.store(c, n, dx, dloss);
+    });
+  }
+
+  void hide(const Row& row, Columns columns) const { row.dx.fill(columns, T(0)); }
+  void conclude(const Row&, Partial, Keep<T>&) const {}
+};
+
+template <class T>
+void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  args.op == Op::cross_entropy ? Drive<ForwardBody<T>>(args, plan, team, memory)
+                               : Drive<BackwardBody<T>>(args, plan, team, memory);
+}
+
+void LossWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
+                                                  : WorkAs<float>(args, plan, team, memory);
+}
+
+}  // namespace
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace onepass::ops::loss {
+
+HWY_EXPORT(LossWorker);
+
+Status cpu_cross_entropy(const RowArgs& args, const Plan& plan) {
+  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(LossWorker));
+}
+
+}  // namespace onepass::ops::loss
+#endif

@@ -1,0 +1,10 @@
+// The variants of cross-entropy, by name. The list itself: variants.def.
+#pragma once
+
+#include "ops/variant.hpp"
+
+namespace onepass::ops::loss {
+
+Status cpu_cross_entropy(const RowArgs& args, const Plan& plan);
+
+}  // namespace onepass::ops::loss

@@ -1,0 +1,49 @@
+// The explicit list of everything that can run. Not static registrars: a static library drops them.
+
+#include <array>
+#include <vector>
+
+#include "ops/limits.hpp"
+#include "ops/loss/variants.hpp"
+#include "ops/softmax/variants.hpp"
+#include "ops/variant.hpp"
+
+namespace onepass {
+namespace ops {
+namespace {
+
+constexpr Ops kSoftmax = only(Op::softmax);
+constexpr Ops kLogSoftmax = only(Op::log_softmax);
+constexpr Ops kForward = kSoftmax | kLogSoftmax | only(Op::logsumexp);
+constexpr Ops kBackward = only(Op::softmax_backward) | only(Op::log_softmax_backward);
+constexpr Ops kCrossEntropy = only(Op::cross_entropy) | only(Op::cross_entropy_backward);
+
+constexpr Variant kVariants[] = {
+#include "ops/loss/variants.def"
+#include "ops/softmax/variants.def"
+};
+
+}  // namespace
+}  // namespace ops
+
+std::span<const Variant> variants(Op op) {
+  static const auto by_op = [] {
+    std::array<std::vector<Variant>, kAllOps.size()> lists;
+    for (const Variant& v : ops::kVariants) {
+      for (const Op each : kAllOps) {
+        if ((v.ops & only(each)) != 0) lists[static_cast<std::size_t>(each)].push_back(v);
+      }
+    }
+    return lists;
+  }();
+  return by_op[static_cast<std::size_t>(op)];
+}
+
+const Variant* find_variant(Op op, std::string_view name) {
+  for (const Variant& v : variants(op)) {
+    if (v.name == name) return &v;
+  }
+  return nullptr;
+}
+
+}  // namespace onepass

@@ -1,0 +1,116 @@
+// The arguments of every row op after checking: a space of rows, and operands laid over it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "core/number.hpp"
+#include "core/problem.hpp"
+#include "onepass/options.hpp"
+
+namespace onepass {
+
+// All dimensions but the axis, in C order; dimensions that every operand walks as one are one.
+struct RowSpace {
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  int rank = 0;
+  std::array<std::int64_t, kMaxRank> extent{};
+};
+
+// A tensor over a row space. Broadcast dimensions have stride 0.
+struct Operand {
+  void* data = nullptr;  // null: absent. Inputs are never written through this.
+  DType dtype = DType::f32;
+  std::int64_t col_stride = 0;
+  std::array<std::int64_t, kMaxRank> row_strides{};
+
+  explicit operator bool() const { return data != nullptr; }
+};
+
+// Element offset of column 0 of a row.
+inline std::int64_t row_offset(const RowSpace& space, const Operand& operand, std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int i = space.rank - 1; i > 0; --i) {
+    offset += (row % space.extent[i]) * operand.row_strides[i];
+    row /= space.extent[i];
+  }
+  return offset + row * operand.row_strides[0];
+}
+
+// The address of column 0 of a row.
+inline void* row_data(const RowSpace& space, const Operand& operand, std::int64_t row) {
+  return static_cast<std::byte*>(operand.data) +
+         row_offset(space, operand, row) * static_cast<std::int64_t>(size_of(operand.dtype));
+}
+
+// How z is made from x. See onepass/options.hpp.
+struct Logits {
+  Operand x;
+  double scale = 1;
+  double temperature = 1;
+  double softcap = 0;
+  Operand scale_rows, temperature_rows, additive, boolean, lengths;
+  bool causal = false;
+  std::int64_t window_left = -1, window_right = -1;
+  std::int64_t queries = 1;  // extent of the last row dimension
+};
+
+struct RowArgs {
+  Op op = Op::softmax;
+  RowSpace space;
+  std::int64_t first_row = 0;  // rows [first_row, end_row) are to be done
+  std::int64_t end_row = 0;
+  Logits logits;      // of x; in a backward of y, its masks and scales
+  Operand y, dy;      // the backward ops' inputs
+  Operand out;        // y, dx or the per-row result
+  Operand lse;        // optional output; input of cross_entropy_backward
+  Operand target;     // cross-entropy: class indices
+  Operand dloss;      // its gradient, one a row
+  double dloss_scale = 1;
+  double* row_losses = nullptr;  // takes the losses in place of `out`, the first row's first
+  std::int64_t ignore_index = 0;
+  double label_smoothing = 0;
+  double z_loss = 0;
+  bool in_place = false;
+};
+
+// The columns of a row that no length, causal or window mask hides: a range, so that what lies
+// outside is not even read.
+struct Columns {
+  std::int64_t begin, end;
+};
+
+inline Columns live_columns(const RowSpace& space, const Logits& logits, std::int64_t row) {
+  constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
+  std::int64_t begin = 0;
+  std::int64_t end = space.cols;
+  if (logits.lengths) {
+    end = std::min(end, read<std::int64_t>(row_data(space, logits.lengths, row),
+                                           logits.lengths.dtype, 0));
+  }
+  const std::int64_t own = row % logits.queries + space.cols - logits.queries;
+  if (logits.causal) end = std::min(end, own + 1);
+  if (logits.window_right >= 0) end = std::min(end, own + std::min(logits.window_right, far) + 1);
+  if (logits.window_left >= 0) begin = std::max(begin, own - std::min(logits.window_left, far));
+  end = std::max<std::int64_t>(end, 0);
+  return {std::min(begin, end), end};
+}
+
+// d(z)/d(x) without the softcap, the factor between x and z: scale / temperature.
+inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
+  return logits.scale_rows ? read<double>(row_data(space, logits.scale_rows, row),
+                                          logits.scale_rows.dtype, 0)
+                           : logits.scale;
+}
+
+inline double row_temperature(const RowSpace& space, const Logits& logits, std::int64_t row) {
+  return logits.temperature_rows
+             ? read<double>(row_data(space, logits.temperature_rows, row),
+                            logits.temperature_rows.dtype, 0)
+             : logits.temperature;
+}
+
+}  // namespace onepass

@@ -1,0 +1,327 @@
+#include "ops/row/check.hpp"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "ops/row/tensors.hpp"
+
+namespace onepass {
+namespace {
+
+// Passes a failure on to the caller.
+#define ONEPASS_TRY(expression)                                \
+  do {                                                         \
+    if (Status status = (expression); !status.ok()) return status; \
+  } while (false)
+
+struct Named {
+  std::string_view name;
+  ConstTensor tensor;
+};
+
+using NamedList = std::vector<Named>;
+
+// No output shares memory with another argument, except that the first may be one of `twins`, whole.
+Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
+                      bool& in_place) {
+  in_place = false;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Named& out = outputs[i];
+    for (std::size_t j = 0; j < i; ++j) {
+      if (overlap(out.tensor, outputs[j].tensor)) {
+        return invalid(out.name, "overlaps ", outputs[j].name);
+      }
+    }
+    for (const Named& in : inputs) {
+      if (overlap(out.tensor, in.tensor)) return invalid(out.name, "overlaps ", in.name);
+    }
+    for (const Named& twin : twins) {
+      if (!overlap(out.tensor, twin.tensor)) continue;
+      if (i == 0 && same_elements(out.tensor, twin.tensor)) {
+        in_place = true;
+      } else {
+        return invalid(out.name, "overlaps ", twin.name,
+                       " without being the same tensor of the same dtype");
+      }
+    }
+  }
+  return {};
+}
+
+template <class Accept>
+Status check_values(std::string_view argument, const RowSpace& space, const Operand& operand,
+                    std::string_view wanted, Accept accept) {
+  if (!operand) return {};
+  for (std::int64_t row = 0; row < space.rows; ++row) {
+    const void* data = row_data(space, operand, row);
+    if (!accept(read<double>(data, operand.dtype, 0))) {
+      if (is_floating(operand.dtype)) {
+        return invalid(argument, read<double>(data, operand.dtype, 0), " at row ", row, " is not ",
+                       wanted);
+      }
+      return invalid(argument, read<std::int64_t>(data, operand.dtype, 0), " at row ", row,
+                     " is not ", wanted);
+    }
+  }
+  return {};
+}
+
+Status check_integers(std::string_view argument, const ConstTensor& t) {
+  if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
+}
+
+Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
+                   double& value, Operand& rows) {
+  value = option.value;
+  if (!option.rows.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, option.rows, false));
+  ONEPASS_TRY(check_floating(argument, option.rows));
+  return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, rows);
+}
+
+// The fields that every options struct has.
+template <class Options>
+Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
+  const Mask& mask = options.mask;
+  ONEPASS_TRY(lay_per_row("scale", options.scale, shape, logits.scale, logits.scale_rows));
+  ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, logits.temperature,
+                          logits.temperature_rows));
+  if (!std::isfinite(logits.scale)) return invalid("scale", logits.scale, " is not finite");
+  if (!(logits.temperature > 0) || !std::isfinite(logits.temperature)) {
+    return invalid("temperature", logits.temperature, " is not a positive number");
+  }
+  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
+    return invalid("softcap", options.softcap, " is not 0 or a positive number");
+  }
+  logits.softcap = options.softcap;
+  if (mask.additive.present()) {
+    ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
+    ONEPASS_TRY(check_floating("mask.additive", mask.additive));
+    ONEPASS_TRY(shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast,
+                               logits.additive));
+  }
+  if (mask.boolean.present()) {
+    ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false));
+    if (mask.boolean.dtype != DType::u8) {
+      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
+    }
+    ONEPASS_TRY(shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast,
+                               logits.boolean));
+  }
+  if (mask.lengths.present()) {
+    ONEPASS_TRY(check_tensor("mask.lengths", mask.lengths, false));
+    ONEPASS_TRY(check_integers("mask.lengths", mask.lengths));
+    ONEPASS_TRY(shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast,
+                               logits.lengths));
+  }
+  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
+                                    std::pair{"mask.window_right", mask.window_right}}) {
+    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
+  }
+  logits.causal = mask.causal;
+  logits.window_left = mask.window_left;
+  logits.window_right = mask.window_right;
+  logits.queries = shape.queries();
+  return {};
+}
+
+Status check_logits_values(const RowArgs& args) {
+  const Logits& z = args.logits;
+  const auto cols = static_cast<double>(args.space.cols);
+  ONEPASS_TRY(check_values("scale", args.space, z.scale_rows, "finite",
+                           [](double v) { return std::isfinite(v); }));
+  ONEPASS_TRY(check_values("temperature", args.space, z.temperature_rows, "a positive number",
+                           [](double v) { return v > 0 && std::isfinite(v); }));
+  return check_values("mask.lengths", args.space, z.lengths,
+                      "between 0 and " + std::to_string(args.space.cols),
+                      [cols](double v) { return v >= 0 && v <= cols; });
+}
+
+// Absent operands have no strides to agree on, and must not stand in the way.
+void collapse_present(RowArgs& args) {
+  Logits& z = args.logits;
+  std::vector<Operand*> present;
+  for (Operand* o : {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths,
+                     &args.y, &args.dy, &args.out, &args.lse, &args.target, &args.dloss}) {
+    if (*o) present.push_back(o);
+  }
+  collapse(args.space, present);
+  args.end_row = args.space.rows;
+}
+
+Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out) {
+  if (!lse.present()) return {};
+  ONEPASS_TRY(check_tensor("lse", lse, true));
+  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
+    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
+  }
+  return shape.lay_rows("lse", lse, Shape::Fit::exact, out);
+}
+
+template <class Options>
+NamedList option_tensors(const Options& options) {
+  return {{"scale", options.scale.rows},
+          {"temperature", options.temperature.rows},
+          {"mask.additive", options.mask.additive},
+          {"mask.boolean", options.mask.boolean},
+          {"mask.lengths", options.mask.lengths}};
+}
+
+}  // namespace
+
+Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args) {
+  args = RowArgs{.op = op};
+  Shape shape;
+  ONEPASS_TRY(check_tensor("x", x, false));
+  ONEPASS_TRY(check_floating("x", x));
+  ONEPASS_TRY(check_tensor("y", y, true));
+  ONEPASS_TRY(check_floating("y", y));
+  ONEPASS_TRY(Shape::make(x, options.axis, shape));
+  ONEPASS_TRY(shape.lay_full("x", x, Shape::Fit::exact, args.logits.x));
+  ONEPASS_TRY(op == Op::logsumexp ? shape.lay_rows("y", y, Shape::Fit::exact, args.out)
+                                  : shape.lay_full("y", y, Shape::Fit::exact, args.out));
+  if (op == Op::logsumexp && options.lse.present()) {
+    return invalid("lse", "logsumexp writes it to y already");
+  }
+  ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
+  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  NamedList inputs = option_tensors(options);
+  NamedList twins;
+  (op == Op::logsumexp ? inputs : twins).push_back({"x", x});
+  ONEPASS_TRY(check_overlaps({{"y", y}, {"lse", options.lse}}, inputs, twins, args.in_place));
+  args.space = shape.space();
+  collapse_present(args);
+  return check_logits_values(args);
+}
+
+Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
+                      const BackwardOptions& options, RowArgs& args) {
+  args = RowArgs{.op = op};
+  Shape shape;
+  ONEPASS_TRY(check_tensor("y", y, false));
+  ONEPASS_TRY(check_floating("y", y));
+  ONEPASS_TRY(check_tensor("dy", dy, false));
+  ONEPASS_TRY(check_floating("dy", dy));
+  ONEPASS_TRY(check_tensor("dx", dx, true));
+  ONEPASS_TRY(check_floating("dx", dx));
+  ONEPASS_TRY(Shape::make(y, options.axis, shape));
+  ONEPASS_TRY(shape.lay_full("y", y, Shape::Fit::exact, args.y));
+  ONEPASS_TRY(shape.lay_full("dy", dy, Shape::Fit::exact, args.dy));
+  ONEPASS_TRY(shape.lay_full("dx", dx, Shape::Fit::exact, args.out));
+  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  if (options.softcap > 0) {
+    if (!options.x.present()) {
+      return invalid("x", "is missing: the gradient of softcap ", options.softcap, " needs it");
+    }
+    ONEPASS_TRY(check_tensor("x", options.x, false));
+    ONEPASS_TRY(check_floating("x", options.x));
+    ONEPASS_TRY(shape.lay_full("x", options.x, Shape::Fit::exact, args.logits.x));
+  }
+  ONEPASS_TRY(check_overlaps({{"dx", dx}}, option_tensors(options),
+                             {{"y", y}, {"dy", dy}, {"x", options.x}}, args.in_place));
+  args.space = shape.space();
+  collapse_present(args);
+  return check_logits_values(args);
+}
+
+Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntropyOptions& options,
+                           RowArgs& args) {
+  args = RowArgs{.op = op};
+  const bool forward = op == Op::cross_entropy;
+  const bool reduced = options.reduction != Reduction::none;
+  Shape shape;
+  ONEPASS_TRY(check_tensor("x", t.x, false));
+  ONEPASS_TRY(check_floating("x", t.x));
+  ONEPASS_TRY(Shape::make(t.x, options.axis, shape));
+  ONEPASS_TRY(shape.lay_full("x", t.x, Shape::Fit::exact, args.logits.x));
+  ONEPASS_TRY(check_tensor("target", t.target, false));
+  ONEPASS_TRY(check_integers("target", t.target));
+  ONEPASS_TRY(shape.lay_rows("target", t.target, Shape::Fit::exact, args.target));
+
+  const std::string_view per_row_name = forward ? "loss" : "dloss";
+  const ConstTensor per_row = forward ? ConstTensor(t.loss) : t.dloss;
+  ONEPASS_TRY(check_tensor(per_row_name, per_row, forward));
+  ONEPASS_TRY(check_floating(per_row_name, per_row));
+  if (reduced) {
+    for (int i = 0; i < per_row.rank; ++i) {
+      if (per_row.shape[i] != 1) {
+        return invalid(per_row_name, "shape ", shape_text(per_row),
+                       " is not one element, as a reduced loss is");
+      }
+    }
+  }
+  Operand& laid = forward ? args.out : args.dloss;
+  if (reduced) {
+    laid = {.data = const_cast<void*>(per_row.data), .dtype = per_row.dtype};
+  } else {
+    ONEPASS_TRY(shape.lay_rows(per_row_name, per_row, Shape::Fit::exact, laid));
+  }
+  if (forward) {
+    ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
+  } else {
+    ONEPASS_TRY(check_tensor("dx", t.dx, true));
+    ONEPASS_TRY(check_floating("dx", t.dx));
+    ONEPASS_TRY(shape.lay_full("dx", t.dx, Shape::Fit::exact, args.out));
+    if (options.lse.present()) {
+      return invalid("lse", "is an output of the forward; the backward takes it as an argument");
+    }
+    if (t.lse.present()) {
+      ONEPASS_TRY(check_tensor("lse", t.lse, false));
+      ONEPASS_TRY(check_floating("lse", t.lse));
+      ONEPASS_TRY(shape.lay_rows("lse", t.lse, Shape::Fit::exact, args.lse));
+    }
+  }
+  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    return invalid("label_smoothing", options.label_smoothing, " is not between 0 and 1");
+  }
+  if (!std::isfinite(options.z_loss)) return invalid("z_loss", options.z_loss, " is not finite");
+  args.ignore_index = options.ignore_index;
+  args.label_smoothing = options.label_smoothing;
+  args.z_loss = options.z_loss;
+
+  NamedList inputs = option_tensors(options);
+  inputs.insert(inputs.end(), {{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}});
+  if (forward) {
+    inputs.push_back({"x", t.x});
+    ONEPASS_TRY(check_overlaps({{"loss", t.loss}, {"lse", options.lse}}, inputs, {},
+                               args.in_place));
+  } else {
+    ONEPASS_TRY(check_overlaps({{"dx", t.dx}}, inputs, {{"x", t.x}}, args.in_place));
+  }
+  args.space = shape.space();
+  collapse_present(args);
+  ONEPASS_TRY(check_logits_values(args));
+  const auto cols = static_cast<double>(args.space.cols);
+  const auto ignored = static_cast<double>(options.ignore_index);
+  return check_values("target", args.space, args.target,
+                      "a class below " + std::to_string(args.space.cols) + " or ignore_index " +
+                          std::to_string(options.ignore_index),
+                      [=](double v) { return v == ignored || (v >= 0 && v < cols); });
+}
+
+Problem describe(const RowArgs& args) {
+  const Operand& in = args.logits.x && !args.y ? args.logits.x : args.y;
+  const Logits& z = args.logits;
+  const bool full_out = traffic(args.op).writes > 0;
+  Problem p{.op = args.op, .rows = args.space.rows, .cols = args.space.cols};
+  p.in = args.dy && args.dy.dtype == DType::f64 ? DType::f64 : in.dtype;
+  p.out = args.out.dtype;
+  const auto last = static_cast<std::size_t>(args.space.rank - 1);
+  const auto dense = [](const Operand& o) { return !o || o.col_stride == 1; };
+  const auto side_by_side = [last](const Operand& o) { return o.row_strides[last] == 1; };
+  const bool one = args.space.cols <= 1;
+  p.unit_stride = one || (dense(in) && dense(args.dy) && (!full_out || dense(args.out)));
+  p.unit_rows = !p.unit_stride && side_by_side(in) && (!full_out || side_by_side(args.out)) &&
+                args.space.extent[last] > 1;
+  p.plain = z.scale == 1 && z.temperature == 1 && z.softcap == 0 && !z.scale_rows &&
+            !z.temperature_rows && !z.additive && !z.boolean;
+  p.whole_rows = !z.lengths && !z.causal && z.window_left < 0 && z.window_right < 0;
+  p.wants_lse = static_cast<bool>(args.lse);
+  p.in_place = args.in_place;
+  return p;
+}
+
+}  // namespace onepass

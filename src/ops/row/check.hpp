@@ -1,0 +1,28 @@
+// From what a caller passed to arguments that a kernel can trust, or a Status that says why not.
+// Reads no row data; only the small per-row tensors (targets, lengths, temperatures) are looked at.
+#pragma once
+
+#include "onepass/ops.hpp"
+#include "ops/row/args.hpp"
+
+namespace onepass {
+
+// softmax, log_softmax, logsumexp.
+Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args);
+
+Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
+                      const BackwardOptions& options, RowArgs& args);
+
+// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward.
+struct CrossEntropyTensors {
+  ConstTensor x{}, target{}, lse{}, dloss{};
+  Tensor loss{}, dx{};
+};
+
+Status check_cross_entropy(Op op, const CrossEntropyTensors& tensors,
+                           const CrossEntropyOptions& options, RowArgs& args);
+
+// The facts the dispatcher needs.
+Problem describe(const RowArgs& args);
+
+}  // namespace onepass

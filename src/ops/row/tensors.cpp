@@ -1,0 +1,248 @@
+#include "ops/row/tensors.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace onepass {
+namespace {
+
+struct Dimension {
+  std::int64_t extent, stride;
+};
+
+// Dimensions that move at all, the widest step first.
+std::vector<Dimension> moving(const ConstTensor& t) {
+  std::vector<Dimension> dimensions;
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.shape[i] > 1) dimensions.push_back({t.shape[i], std::abs(t.strides[i])});
+  }
+  std::sort(dimensions.begin(), dimensions.end(),
+            [](const Dimension& a, const Dimension& b) { return a.stride > b.stride; });
+  return dimensions;
+}
+
+bool empty(const ConstTensor& t) {
+  return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
+                     [](std::int64_t extent) { return extent == 0; });
+}
+
+// The bytes from the first to past the last element, wherever strides lead.
+struct Bytes {
+  std::uintptr_t begin, end;
+};
+
+Bytes bytes_of(const ConstTensor& t) {
+  const auto base = reinterpret_cast<std::uintptr_t>(t.data);
+  if (empty(t)) return {base, base};
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  for (int i = 0; i < t.rank; ++i) {
+    const std::int64_t reach = (t.shape[i] - 1) * t.strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(t.dtype));
+  return {base + static_cast<std::uintptr_t>(low * size),
+          base + static_cast<std::uintptr_t>((high + 1) * size)};
+}
+
+// Two windows of one wider array, side by side: the ranges interleave, the elements do not.
+bool interleaved(const ConstTensor& a, const ConstTensor& b) {
+  const std::vector<Dimension> da = moving(a);
+  const std::vector<Dimension> db = moving(b);
+  if (da.empty() || db.empty()) return false;
+  const std::int64_t size_a = static_cast<std::int64_t>(size_of(a.dtype));
+  const std::int64_t size_b = static_cast<std::int64_t>(size_of(b.dtype));
+  const std::int64_t period = da[0].stride * size_a;
+  if (period == 0 || period != db[0].stride * size_b) return false;
+  const auto width = [](const std::vector<Dimension>& d, std::int64_t size) {
+    std::int64_t elements = 1;
+    for (std::size_t i = 1; i < d.size(); ++i) elements += (d[i].extent - 1) * d[i].stride;
+    return elements * size;
+  };
+  const auto start_a = static_cast<std::int64_t>(bytes_of(a).begin);
+  const auto start_b = static_cast<std::int64_t>(bytes_of(b).begin);
+  const std::int64_t behind = ((start_b - start_a) % period + period) % period;
+  return behind >= width(da, size_a) && behind + width(db, size_b) <= period;
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::string shape_text(const ConstTensor& tensor) {
+  return shape_text(std::span(tensor.shape.data(), static_cast<std::size_t>(tensor.rank)));
+}
+
+Status check_tensor(std::string_view argument, const ConstTensor& t, bool written) {
+  if (!t.present()) return invalid(argument, "is missing");
+  if (t.rank > kMaxRank) {
+    return invalid(argument, "has more than ", kMaxRank,
+                   " dimensions, or strides that do not match its shape");
+  }
+  std::int64_t elements = 1;
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.shape[i] < 0) return invalid(argument, "shape has ", t.shape[i], " at dimension ", i);
+    if (__builtin_mul_overflow(elements, t.shape[i], &elements)) {
+      return invalid(argument, "shape ", shape_text(t), " has more elements than 64 bits count");
+    }
+  }
+  if (elements == 0) return {};
+  std::int64_t reach = 1;
+  for (int i = 0; i < t.rank; ++i) {
+    std::int64_t step = 0;
+    if (t.strides[i] == std::numeric_limits<std::int64_t>::min() ||
+        __builtin_mul_overflow(t.shape[i] - 1, std::abs(t.strides[i]), &step) ||
+        __builtin_add_overflow(reach, step, &reach)) {
+      return invalid(argument, "stride ", t.strides[i], " at dimension ", i, " overflows");
+    }
+  }
+  if (reach > std::numeric_limits<std::int64_t>::max() / 8) {
+    return invalid(argument, "shape ", shape_text(t), " spans more bytes than 64 bits count");
+  }
+  if (t.data == nullptr) return invalid(argument, "is a null pointer with shape ", shape_text(t));
+  if (reinterpret_cast<std::uintptr_t>(t.data) % size_of(t.dtype) != 0) {
+    return invalid(argument, "pointer ", t.data, " is not aligned to its dtype ", name(t.dtype));
+  }
+  // Each step must clear what lies within it. A stride of 0 repeats an input, and is meant to.
+  const std::vector<Dimension> dimensions = moving(t);
+  std::int64_t width = 1;
+  for (auto d = dimensions.rbegin(); d != dimensions.rend(); ++d) {
+    if (d->stride < width && (written || d->stride != 0)) {
+      return invalid(argument, "stride ", d->stride, " is smaller than the ", width,
+                     " elements it must step over");
+    }
+    if (d->stride != 0) width += (d->extent - 1) * d->stride;
+  }
+  return {};
+}
+
+Status check_floating(std::string_view argument, const ConstTensor& t) {
+  if (is_floating(t.dtype)) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16, f64");
+}
+
+Status Shape::make(const ConstTensor& x, int axis, Shape& out) {
+  out.full_.assign(x.shape.begin(), x.shape.begin() + x.rank);
+  if (out.full_.empty()) out.full_.push_back(1);
+  const int rank = static_cast<int>(out.full_.size());
+  if (axis < -rank || axis >= rank) {
+    return invalid("axis", axis, " is outside a tensor of ", rank, " dimensions");
+  }
+  out.axis_ = axis < 0 ? axis + rank : axis;
+  out.outer_ = out.full_;
+  out.outer_.erase(out.outer_.begin() + out.axis_);
+  out.rows_ = 1;
+  for (const std::int64_t extent : out.outer_) out.rows_ *= extent;
+  return {};
+}
+
+RowSpace Shape::space() const {
+  RowSpace space{.rows = rows(), .cols = cols(), .rank = static_cast<int>(outer_.size())};
+  std::copy(outer_.begin(), outer_.end(), space.extent.begin());
+  return space;
+}
+
+Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
+                       Operand& out) const {
+  const int rank = static_cast<int>(full_.size());
+  const bool scalar_x = t.rank == 0 && rank == 1 && full_[0] == 1;
+  const int missing = rank - t.rank;
+  bool fits = missing >= 0 && (fit == Fit::broadcast || missing == 0 || scalar_x);
+  std::int64_t strides[kMaxRank] = {};
+  for (int i = 0; fits && i < t.rank; ++i) {
+    const std::int64_t wanted = full_[static_cast<std::size_t>(i + missing)];
+    if (t.shape[i] == wanted) {
+      strides[i + missing] = t.strides[i];
+    } else {
+      fits = fit == Fit::broadcast && t.shape[i] == 1;
+    }
+  }
+  if (!fits) {
+    return invalid(argument, "shape ", shape_text(t),
+                   fit == Fit::exact ? " is not that of x, " : " does not broadcast to that of x, ",
+                   shape_text(full_));
+  }
+  out = {.data = const_cast<void*>(t.data), .dtype = t.dtype, .col_stride = strides[axis_]};
+  for (int i = 0, o = 0; i < rank; ++i) {
+    if (i != axis_) out.row_strides[static_cast<std::size_t>(o++)] = strides[i];
+  }
+  return {};
+}
+
+Status Shape::lay_rows(std::string_view argument, const ConstTensor& t, Fit fit,
+                       Operand& out) const {
+  ConstTensor flat = t;
+  if (t.rank == static_cast<int>(full_.size()) && t.rank > 0 && t.shape[axis_] == 1) {
+    std::copy(t.shape.begin() + axis_ + 1, t.shape.end(), flat.shape.begin() + axis_);
+    std::copy(t.strides.begin() + axis_ + 1, t.strides.end(), flat.strides.begin() + axis_);
+    --flat.rank;
+  }
+  const int rank = static_cast<int>(outer_.size());
+  const int missing = rank - flat.rank;
+  bool fits = missing >= 0 && (fit == Fit::broadcast || missing == 0);
+  Operand laid{.data = const_cast<void*>(t.data), .dtype = t.dtype};
+  for (int i = 0; fits && i < flat.rank; ++i) {
+    const auto o = static_cast<std::size_t>(i + missing);
+    if (flat.shape[i] == outer_[o]) {
+      laid.row_strides[o] = flat.strides[i];
+    } else {
+      fits = fit == Fit::broadcast && flat.shape[i] == 1;
+    }
+  }
+  if (!fits) {
+    return invalid(argument, "shape ", shape_text(t),
+                   fit == Fit::exact ? " is not that of x without the axis, "
+                                     : " does not broadcast to that of x without the axis, ",
+                   shape_text(outer_));
+  }
+  out = laid;
+  return {};
+}
+
+void collapse(RowSpace& space, std::span<Operand* const> operands) {
+  int kept = 0;
+  for (int i = 0; i < space.rank; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (space.extent[at] == 1) continue;
+    const auto last = static_cast<std::size_t>(kept - 1);
+    const bool joins =
+        kept > 0 && std::all_of(operands.begin(), operands.end(), [&](const Operand* o) {
+          return o->row_strides[last] == o->row_strides[at] * space.extent[at];
+        });
+    const auto to = static_cast<std::size_t>(joins ? kept - 1 : kept);
+    space.extent[to] = joins ? space.extent[to] * space.extent[at] : space.extent[at];
+    for (Operand* o : operands) o->row_strides[to] = o->row_strides[at];
+    kept += joins ? 0 : 1;
+  }
+  if (kept == 0) {
+    space.extent[0] = 1;
+    for (Operand* o : operands) o->row_strides[0] = 0;
+    kept = 1;
+  }
+  space.rank = kept;
+}
+
+bool same_elements(const ConstTensor& a, const ConstTensor& b) {
+  if (a.data != b.data || a.dtype != b.dtype || a.rank != b.rank) return false;
+  for (int i = 0; i < a.rank; ++i) {
+    if (a.shape[i] != b.shape[i]) return false;
+    if (a.shape[i] > 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+bool overlap(const ConstTensor& a, const ConstTensor& b) {
+  if (!a.present() || !b.present()) return false;
+  const Bytes first = bytes_of(a);
+  const Bytes second = bytes_of(b);
+  if (first.begin == first.end || second.begin == second.end) return false;
+  return first.begin < second.end && second.begin < first.end && !interleaved(a, b);
+}
+
+}  // namespace onepass

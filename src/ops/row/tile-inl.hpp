@@ -1,0 +1,272 @@
+// Rows a tile at a time: where every option of a row op is applied, once for all ops. Per-target.
+//
+// A reader hands out a tile as the computing type T. Data that already is T, dense and untouched by
+// options, is handed out where it lies; everything else (other dtypes, strides, scale, softcap,
+// masks) is staged in a buffer that stays in L1. Kernels see no difference: an option is a
+// functor on load.
+
+#if defined(ONEPASS_OPS_ROW_TILE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONEPASS_OPS_ROW_TILE_INL
+#undef ONEPASS_OPS_ROW_TILE_INL
+#else
+#define ONEPASS_OPS_ROW_TILE_INL
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include "core/simd/memory-inl.hpp"
+#include "core/state.hpp"
+#include "ops/row/args.hpp"
+#include "ops/row/layout.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+struct Buffers {
+  HWY_ALIGN T x[kTile];
+  HWY_ALIGN T other[kTile];
+  HWY_ALIGN T out[kTile];
+};
+
+// out[i] = f(in[i]).
+template <class D, class Stored, class F, class T = hn::TFromD<D>>
+HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(Load(d, in + i)), d, out + i);
+  if (i < n) StoreTail(d, f(LoadTail(d, in + i, n - i, T(0))), out + i, n - i);
+}
+
+// out[i] = f(a[i], b[i]).
+template <class D, class F, class T = hn::TFromD<D>>
+HWY_INLINE void Map2(D d, const T* a, const T* b, size_t n, T* out, F f) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, out + i);
+  }
+  if (i < n) {
+    StoreTail(d, f(LoadTail(d, a + i, n - i, T(0)), LoadTail(d, b + i, n - i, T(0))), out + i,
+              n - i);
+  }
+}
+
+// One row of an operand.
+template <class T>
+class RowReader {
+ public:
+  RowReader(const RowSpace& space, const Operand& operand, int64_t row)
+      : data_(operand ? row_data(space, operand, row) : nullptr),
+        dtype_(operand.dtype),
+        stride_(operand.col_stride) {}
+
+  bool dense() const { return stride_ == 1; }
+
+  template <class Stored>
+  const Stored* at(int64_t c) const {
+    return static_cast<const Stored*>(data_) + c * stride_;
+  }
+
+  // Calls body with a pointer to the tile in the type it is stored in, where a vector load can
+  // convert that; staged in `buffer` otherwise.
+  template <class Body>
+  HWY_INLINE auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
+    if (dense()) {
+      if (dtype_ == kOwn) return body(at<T>(c));
+      if constexpr (kVectorConvert<T, BF16>) {
+        if (dtype_ == DType::bf16) return body(at<BF16>(c));
+      }
+      if constexpr (kVectorConvert<T, F16>) {
+        if (dtype_ == DType::f16) return body(at<F16>(c));
+      }
+    }
+    with_type(dtype_, [&]<class Stored>(Type<Stored>) {
+      const Stored* p = at<Stored>(c);
+      for (size_t i = 0; i < n; ++i) buffer[i] = load_as<T>(p[static_cast<int64_t>(i) * stride_]);
+    });
+    return body(static_cast<const T*>(buffer));
+  }
+
+  const T* tile(int64_t c, size_t n, T* buffer) const {
+    const hn::ScalableTag<T> d;
+    return with_tile(c, n, buffer, [d, n, buffer](auto* p) HWY_ATTR -> const T* {
+      if constexpr (std::is_same_v<decltype(p), const T*>) {
+        return p;
+      } else {
+        Map(d, p, n, buffer, [](hn::Vec<decltype(d)> v) HWY_ATTR { return v; });
+        return buffer;
+      }
+    });
+  }
+
+ private:
+  static constexpr DType kOwn = sizeof(T) == 8 ? DType::f64 : DType::f32;
+
+  const void* data_;
+  DType dtype_;
+  int64_t stride_;
+};
+
+// One row of logits: z from x.
+template <class T>
+class LogitsReader {
+ public:
+  LogitsReader(const RowSpace& space, const Logits& logits, int64_t row)
+      : x_(space, logits.x, row),
+        additive_(space, logits.additive, row),
+        boolean_(space, logits.boolean, row),
+        has_additive_(static_cast<bool>(logits.additive)),
+        has_boolean_(static_cast<bool>(logits.boolean)),
+        live_(live_columns(space, logits, row)),
+        cap_(static_cast<T>(logits.softcap)),
+        scale_(static_cast<T>(row_scale(space, logits, row))),
+        inverse_temperature_(static_cast<T>(1 / row_temperature(space, logits, row))) {
+    if (cap_ == T(0)) {  // nothing between the two factors
+      scale_ = static_cast<T>(row_scale(space, logits, row) / row_temperature(space, logits, row));
+      inverse_temperature_ = T(1);
+    }
+    plain_ = scale_ == T(1) && cap_ == T(0) && !has_additive_ && !has_boolean_;
+  }
+
+  Columns live() const { return live_; }
+
+  template <class Body>
+  HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+    return plain_ ? x_.with_tile(c, n, buffers.x, body) : body(staged(c, n, buffers));
+  }
+
+  const T* tile(int64_t c, size_t n, Buffers<T>& buffers) const {
+    return plain_ ? x_.tile(c, n, buffers.x) : staged(c, n, buffers);
+  }
+
+  T at(int64_t c, Buffers<T>& buffers) const { return *tile(c, 1, buffers); }
+
+  // Where a boolean mask hides an element, values[i] becomes `hidden`.
+  void hide(int64_t c, size_t n, T* values, T hidden) const {
+    if (!has_boolean_) return;
+    for (size_t i = 0; i < n; ++i) {
+      const uint8_t keep = *boolean_.template at<uint8_t>(c + static_cast<int64_t>(i));
+      values[i] = keep != 0 ? values[i] : hidden;
+    }
+  }
+
+  // gradient[i] *= dz/dx: scale and temperature, and the slope of the softcap at x.
+  void chain(int64_t c, size_t n, T* gradient, Buffers<T>& buffers) const {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const V factor = hn::Set(d, scale_ * inverse_temperature_);
+    if (cap_ == T(0)) {
+      if (scale_ * inverse_temperature_ == T(1)) return;
+      Map(d, gradient, n, gradient, [factor](V g) HWY_ATTR { return hn::Mul(g, factor); });
+      return;
+    }
+    const V inner = hn::Set(d, scale_ / cap_);
+    Map2(d, x_.tile(c, n, buffers.x), gradient, n, gradient, [=](V x, V g) HWY_ATTR {
+      const V t = hn::Tanh(d, hn::Mul(x, inner));
+      return hn::Mul(hn::Mul(g, factor), hn::NegMulAdd(t, t, hn::Set(d, T(1))));
+    });
+  }
+
+ private:
+  const T* staged(int64_t c, size_t n, Buffers<T>& buffers) const {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    T* z = buffers.x;
+    const V scale = hn::Set(d, scale_);
+    x_.with_tile(c, n, z, [&](auto* x) HWY_ATTR {
+      if (cap_ == T(0)) {
+        Map(d, x, n, z, [scale](V v) HWY_ATTR { return hn::Mul(v, scale); });
+      } else {
+        const V inner = hn::Set(d, scale_ / cap_);
+        const V outer = hn::Set(d, cap_ * inverse_temperature_);
+        Map(d, x, n, z, [=](V v) HWY_ATTR {
+          return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer);
+        });
+      }
+    });
+    if (has_additive_) {
+      Map2(d, static_cast<const T*>(z), additive_.tile(c, n, buffers.other), n, z,
+           [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
+    }
+    hide(c, n, z, minus_infinity<T>());
+    return z;
+  }
+
+  RowReader<T> x_, additive_, boolean_;
+  bool has_additive_, has_boolean_;
+  Columns live_;
+  T cap_, scale_, inverse_temperature_;
+  bool plain_;
+};
+
+// One row of an output.
+template <class T>
+class RowWriter {
+ public:
+  RowWriter(const RowSpace& space, const Operand& operand, int64_t row, bool streaming)
+      : data_(operand ? row_data(space, operand, row) : nullptr),
+        dtype_(operand.dtype),
+        stride_(operand.col_stride),
+        streaming_(streaming) {}
+
+  // out[c + i] = values[i] · factor
+  void store(int64_t c, size_t n, const T* values, T factor) const {
+    const hn::ScalableTag<T> d;
+    with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
+      Stored* p = static_cast<Stored*>(data_) + c * stride_;
+      if constexpr (kVectorConvert<T, Stored>) {
+        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p);
+      }
+      for (size_t i = 0; i < n; ++i) {
+        p[static_cast<int64_t>(i) * stride_] = store_as<Stored>(values[i] * factor);
+      }
+    });
+  }
+
+  // Elements the row lies past a boundary of kGrain elements in memory, where streaming wants its
+  // tiles to begin.
+  int64_t skew() const {
+    if (!streaming_ || stride_ != 1) return 0;
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data_) / size_of(dtype_)) % kGrain;
+  }
+
+  void fill(Columns columns, T value) const {
+    with_type(dtype_, [&]<class Stored>(Type<Stored>) {
+      Stored* p = static_cast<Stored*>(data_);
+      for (int64_t c = columns.begin; c < columns.end; ++c) p[c * stride_] = store_as<Stored>(value);
+    });
+  }
+
+ private:
+  template <class D, class Stored>
+  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p) const {
+    const size_t lanes = hn::Lanes(d);
+    size_t i = 0;
+    if (streaming_) {
+      const size_t vector_bytes = lanes * sizeof(Stored);
+      const size_t past = reinterpret_cast<uintptr_t>(p) % vector_bytes;
+      if (past != 0) {  // only a row's first tile: the others begin aligned, see Tiles
+        i = HWY_MIN(n, (vector_bytes - past) / sizeof(Stored));
+        StoreTail(d, hn::Mul(LoadTail(d, values, i, T(0)), factor), p, i);
+      }
+      for (; i + lanes <= n; i += lanes) {
+        Stream(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
+      }
+    }
+    for (; i + lanes <= n; i += lanes) Store(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
+    if (i < n) StoreTail(d, hn::Mul(LoadTail(d, values + i, n - i, T(0)), factor), p + i, n - i);
+  }
+
+  void* data_;
+  DType dtype_;
+  int64_t stride_;
+  bool streaming_;
+};
+
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,132 @@
+// softmax_backward, log_softmax_backward: cpu_row, cpu_split.
+//
+// Idea    dx = (dy − Σ dy·y)·y for softmax, dy − exp(y)·Σ dy for log-softmax: the same fold, climb
+//         and finish as the forward, with a plain sum for a state.
+// Bytes   y and dy once and dx once while a row of both stays in cache; else y and dy twice.
+// Limits  none: every dtype, stride, mask and length. With a softcap x is read too.
+// Proof   tests/ops, `onepass verify`; numbers: results/.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/softmax/cpu_backward.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "core/sum.hpp"
+#include "merge/lane-inl.hpp"
+#include "ops/row/drive-inl.hpp"
+#include "ops/row/run.hpp"
+#include "ops/row/tile-inl.hpp"
+#include "ops/softmax/variants.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Element, bool Log>
+struct BackwardBody {
+  using T = Element;
+  using Partial = Sum<T>;
+
+  struct Row {
+    Row(const RowArgs& args, const Plan& plan, int64_t row)
+        : logits(args.space, args.logits, row),
+          y(args.space, args.y, row),
+          dy(args.space, args.dy, row),
+          dx(args.space, args.out, row, plan.streaming) {}
+    Columns live() const { return logits.live(); }
+
+    LogitsReader<T> logits;  // masks and scales; x itself only with a softcap
+    RowReader<T> y, dy;
+    RowWriter<T> dx;
+  };
+
+  const RowArgs& args;
+  const Plan& plan;
+
+  Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const auto add = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
+    Partial total{T(0)};
+    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
+      const T* dy = visible_gradient(row, c, n, keep);
+      V sum;
+      if constexpr (Log) {
+        sum = FoldVectors(
+            d, dy, n, T(0), T(0), [](V a, V v, size_t) HWY_ATTR { return hn::Add(a, v); }, add);
+      } else {
+        T* product = keep.buffers.out;
+        Map2(d, row.y.tile(c, n, keep.buffers.x), dy, n, product,
+             [](V y, V g) HWY_ATTR { return hn::Mul(y, g); });
+        sum = FoldVectors(
+            d, static_cast<const T*>(product), n, T(0), T(0),
+            [](V a, V v, size_t) HWY_ATTR { return hn::Add(a, v); }, add);
+      }
+      total.value += hn::GetLane(hn::SumOfLanes(d, sum));
+    });
+    return total;
+  }
+
+  void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<decltype(d)>;
+    const V sum = hn::Set(d, total.value);
+    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
+      T* dx = keep.buffers.out;
+      const T* dy = visible_gradient(row, c, n, keep);
+      const T* y = row.y.tile(c, n, keep.buffers.x);
+      if constexpr (Log) {
+        Map2(d, y, dy, n, dx, [=](V v, V g) HWY_ATTR {
+          return hn::NegMulAdd(ExpOfNonPositive(d, v), sum, g);
+        });
+      } else {
+        Map2(d, y, dy, n, dx, [=](V v, V g) HWY_ATTR { return hn::Mul(hn::Sub(g, sum), v); });
+      }
+      row.logits.chain(c, n, dx, keep.buffers);
+      row.logits.hide(c, n, dx, T(0));
+      row.dx.store(c, n, dx, T(1));
+    });
+  }
+
+  void hide(const Row& row, Columns columns) const { row.dx.fill(columns, T(0)); }
+  void conclude(const Row&, Partial, Keep<T>&) const {}
+
+ private:
+  // dy, and 0 for what a boolean mask hides: a hidden logit has no say in the gradient.
+  const T* visible_gradient(const Row& row, int64_t c, size_t n, Keep<T>& keep) const {
+    const T* dy = row.dy.tile(c, n, keep.buffers.other);
+    if (!args.logits.boolean) return dy;
+    if (dy != keep.buffers.other) std::copy_n(dy, n, keep.buffers.other);
+    row.logits.hide(c, n, keep.buffers.other, T(0));
+    return keep.buffers.other;
+  }
+};
+
+template <class T>
+void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  args.op == Op::softmax_backward ? Drive<BackwardBody<T, false>>(args, plan, team, memory)
+                                  : Drive<BackwardBody<T, true>>(args, plan, team, memory);
+}
+
+void BackwardWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  const bool wide = args.y.dtype == DType::f64 || args.dy.dtype == DType::f64;
+  wide ? WorkAs<double>(args, plan, team, memory) : WorkAs<float>(args, plan, team, memory);
+}
+
+}  // namespace
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace onepass::ops::softmax {
+
+HWY_EXPORT(BackwardWorker);
+
+Status cpu_backward(const RowArgs& args, const Plan& plan) {
+  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(BackwardWorker));
+}
+
+}  // namespace onepass::ops::softmax
+#endif

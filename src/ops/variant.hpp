@@ -1,0 +1,49 @@
+// A variant: one way to run an op. Each op lists its own, in reading order, in variants.def.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "core/problem.hpp"
+#include "onepass/plan.hpp"
+#include "onepass/status.hpp"
+#include "ops/row/args.hpp"
+
+namespace onepass {
+
+enum class Role : std::uint8_t {
+  teach,  // verified and measured, never chosen
+  ship,   // the dispatcher may choose it
+  peer,   // somebody else's, measured beside ours
+};
+
+constexpr std::string_view name(Role role) {
+  switch (role) {
+    case Role::teach: return "teach";
+    case Role::ship: return "ship";
+    case Role::peer: return "peer";
+  }
+  return "?";
+}
+
+// A set of ops: one bit each.
+using Ops = std::uint32_t;
+
+constexpr Ops only(Op op) { return Ops{1} << static_cast<unsigned>(op); }
+
+struct Variant {
+  Ops ops;  // what it computes
+  std::string_view name;
+  Role role;
+  std::string_view needs;  // in words, for `onepass list`
+  std::string_view idea;   // one sentence
+  // Empty when the variant can run the problem; otherwise what stands in the way.
+  std::string_view (*refuses)(const Problem&);
+  Status (*run)(const RowArgs&, const Plan&);
+};
+
+// All variants of an op, in reading order.
+std::span<const Variant> variants(Op op);
+const Variant* find_variant(Op op, std::string_view name);
+
+}  // namespace onepass
