@@ -11,6 +11,8 @@ program := build/release/cli/onepass
 code := $(wildcard include src oracle cli tests examples)
 sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 
+# Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify install format check \
   readme clean

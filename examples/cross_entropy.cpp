@@ -31,11 +31,13 @@ int main() {
   const onepass::Tensor lse_of_rows{lse.data(), onepass::DType::f32, {rows}};
 
   // The forward leaves each row's log-sum-exp, which saves the backward a pass over the logits.
-  const onepass::CrossEntropyOptions options{
-      .ignore_index = ignored, .reduction = onepass::Reduction::mean, .lse = lse_of_rows};
+  const onepass::CrossEntropyOptions options{.ignore_index = ignored,
+                                             .reduction = onepass::Reduction::mean};
+  onepass::CrossEntropyOptions forward = options;
+  forward.lse = lse_of_rows;
   if (!succeeded("cross_entropy",
                  onepass::cross_entropy(context, x, classes_of_rows,
-                                        {&loss, onepass::DType::f32, {1}}, options)) ||
+                                        {&loss, onepass::DType::f32, {1}}, forward)) ||
       !succeeded("cross_entropy_backward",
                  onepass::cross_entropy_backward(context, x, classes_of_rows, lse_of_rows,
                                                  {&one, onepass::DType::f32, {1}}, dx, options))) {

@@ -13,7 +13,10 @@
 
 #include <hwy/highway.h>
 
+#include <iterator>
+
 #include "core/simd/exp-inl.hpp"
+#include "core/simd/inline.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
 
@@ -21,32 +24,44 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Folds f(accumulator, vector) over n elements, four accumulators wide to hide latencies. Lanes
-// past the end hold `fill`, which must not change what f folds.
-template <class D, class Stored, class F, class Join, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> FoldVectors(D d, const Stored* p, size_t n, T start, T fill, F f, Join join) {
-  const size_t lanes = hn::Lanes(d);
-  hn::Vec<D> a0 = hn::Set(d, start), a1 = a0, a2 = a0, a3 = a0;
-  size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    a0 = f(a0, Load(d, p + i), i);
-    a1 = f(a1, Load(d, p + i + lanes), i + lanes);
-    a2 = f(a2, Load(d, p + i + 2 * lanes), i + 2 * lanes);
-    a3 = f(a3, Load(d, p + i + 3 * lanes), i + 3 * lanes);
-  }
-  for (; i + lanes <= n; i += lanes) a0 = f(a0, Load(d, p + i), i);
-  if (i < n) a1 = f(a1, LoadTail(d, p + i, n - i, fill), i);
-  return join(join(a0, a1), join(a2, a3));
+// The lanes and vectors of a pack of accumulators, brought together.
+template <class V, class Join>
+HWY_INLINE V JoinPack(const V (&pack)[kPack], Join join) {
+  V all = pack[0];
+  for (size_t k = 1; k < kPack; ++k) all = join(all, pack[k]);
+  return all;
+}
+
+template <class D, class V>
+HWY_INLINE hn::TFromD<D> SumOfPack(D d, const V (&pack)[kPack]) {
+  const V all = JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
+  return hn::GetLane(hn::SumOfLanes(d, all));
 }
 
 template <class D, class Stored>
 HWY_INLINE hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
   using V = hn::Vec<D>;
   constexpr auto none = minus_infinity<hn::TFromD<D>>();
-  const V m = FoldVectors(
-      d, z, n, none, none, [](V a, V v, size_t) HWY_ATTR { return hn::Max(a, v); },
-      [](V a, V b) HWY_ATTR { return hn::Max(a, b); });
-  return hn::GetLane(hn::MaxOfLanes(d, m));
+  V m[kPack];
+  for (V& v : m) v = hn::Set(d, none);
+  ForEachPack(d, z, n, none, [&m](auto& v, size_t) ONEPASS_INLINE {
+    for (size_t k = 0; k < std::size(v); ++k) m[k] = hn::Max(m[k], v[k]);
+  });
+  const V all = JoinPack(m, [](V a, V b) ONEPASS_INLINE { return hn::Max(a, b); });
+  return hn::GetLane(hn::MaxOfLanes(d, all));
+}
+
+// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0.
+template <class D, class Stored, class F, class T = hn::TFromD<D>>
+HWY_INLINE T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
+  using V = hn::Vec<D>;
+  V sum[kPack];
+  for (V& v : sum) v = hn::Zero(d);
+  ForEachPack(d, p, n, fill, [&sum, f](auto& v, size_t i) ONEPASS_INLINE {
+    f(v, i);
+    for (size_t k = 0; k < std::size(v); ++k) sum[k] = hn::Add(sum[k], v[k]);
+  });
+  return SumOfPack(d, sum);
 }
 
 // The state of a tile. `weights`, unless null, receives exp(z − m), whole vectors at a time: it
@@ -56,24 +71,16 @@ HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights) {
   using V = hn::Vec<D>;
   const T m = MaxOf(d, z, n);
   const V shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
-  const auto join = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
-  const V sum =
-      weights == nullptr
-          ? FoldVectors(
-                d, z, n, T(0), minus_infinity<T>(),
-                [d, shift](V a, V v, size_t) HWY_ATTR {
-                  return hn::Add(a, ExpOfNonPositive(d, hn::Sub(v, shift)));
-                },
-                join)
-          : FoldVectors(
-                d, z, n, T(0), minus_infinity<T>(),
-                [d, shift, weights](V a, V v, size_t i) HWY_ATTR {
-                  const V e = ExpOfNonPositive(d, hn::Sub(v, shift));
-                  hn::StoreU(e, d, weights + i);
-                  return hn::Add(a, e);
-                },
-                join);
-  return {m, hn::GetLane(hn::SumOfLanes(d, sum))};
+  const size_t lanes = hn::Lanes(d);
+  const auto exponentiate = [d, shift](auto& v, size_t) ONEPASS_INLINE {
+    for (V& each : v) each = hn::Sub(each, shift);
+    ExpOfNonPositive(d, v);
+  };
+  if (weights == nullptr) return {m, SumOf(d, z, n, minus_infinity<T>(), exponentiate)};
+  return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
+            exponentiate(v, i);
+            for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
+          })};
 }
 
 // One state a lane: as many rows side by side as a vector has lanes.

@@ -48,25 +48,38 @@ struct ExpConstants<double> {
                                  1.6666666666666667453e-1, 5.0000000000000010221e-1};
 };
 
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpOfNonPositive(D d, V x) {
+// A few vectors at once, step by step: each step's instructions are independent of each other, and
+// so close together that the CPU's window sees all of them.
+template <class D, class V, size_t K>
+HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
   using C = ExpConstants<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> bits;
   const V shifter = hn::Set(d, C::shifter);
-  const V shifted = hn::MulAdd(x, hn::Set(d, C::log2e), shifter);
-  const V n = hn::Sub(shifted, shifter);
-  const V power =
-      hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::BitCast(bits, shifted)));  // 2^n
-  V r = hn::NegMulAdd(n, hn::Set(d, C::ln2_high), x);
-  r = hn::NegMulAdd(n, hn::Set(d, C::ln2_low), r);
-  V q = hn::Set(d, C::q[0]);
+  V r[K], power[K], q[K];
+  for (size_t k = 0; k < K; ++k) power[k] = hn::MulAdd(x[k], hn::Set(d, C::log2e), shifter);
+  for (size_t k = 0; k < K; ++k) {
+    const V n = hn::Sub(power[k], shifter);
+    r[k] = hn::NegMulAdd(n, hn::Set(d, C::ln2_high), x[k]);
+    r[k] = hn::NegMulAdd(n, hn::Set(d, C::ln2_low), r[k]);
+    power[k] = hn::BitCast(d, hn::ShiftLeft<C::mantissa_bits>(hn::BitCast(bits, power[k])));  // 2^n
+    q[k] = hn::Set(d, C::q[0]);
+  }
   for (size_t i = 1; i < sizeof(C::q) / sizeof(C::q[0]); ++i) {
-    q = hn::MulAdd(q, r, hn::Set(d, C::q[i]));
+    for (size_t k = 0; k < K; ++k) q[k] = hn::MulAdd(q[k], r[k], hn::Set(d, C::q[i]));
   }
   // power·(1 + r + r²·q) as power + power·(r + r²·q): a product with power keeps a NaN in r a NaN.
-  const V rest = hn::MulAdd(hn::Mul(r, r), q, r);
-  const V y = hn::MulAdd(power, rest, power);
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, C::smallest)), y);
+  for (size_t k = 0; k < K; ++k) q[k] = hn::MulAdd(hn::Mul(r[k], r[k]), q[k], r[k]);
+  for (size_t k = 0; k < K; ++k) {
+    const V y = hn::MulAdd(power[k], q[k], power[k]);
+    x[k] = hn::IfThenZeroElse(hn::Lt(x[k], hn::Set(d, C::smallest)), y);
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpOfNonPositive(D d, V x) {
+  V one[1] = {x};
+  ExpOfNonPositive(d, one);
+  return one[0];
 }
 
 }  // namespace onepass::HWY_NAMESPACE

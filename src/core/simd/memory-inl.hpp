@@ -68,6 +68,34 @@ HWY_INLINE hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
   return hn::Load(d, lanes);
 }
 
+// Vectors worked on at a time: enough to hide latencies, few enough to stay in registers.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+inline constexpr size_t kPack = 2;
+#else
+inline constexpr size_t kPack = 4;
+#endif
+
+// Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
+// then one at a time. In the last, lanes past the end hold `fill`.
+template <class D, class Stored, class Body, class T = hn::TFromD<D>>
+HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + kPack * lanes <= n; i += kPack * lanes) {
+    hn::Vec<D> pack[kPack];
+    for (size_t k = 0; k < kPack; ++k) pack[k] = Load(d, p + i + k * lanes);
+    body(pack, i);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    hn::Vec<D> pack[1] = {Load(d, p + i)};
+    body(pack, i);
+  }
+  if (i < n) {
+    hn::Vec<D> pack[1] = {LoadTail(d, p + i, n - i, fill)};
+    body(pack, i);
+  }
+}
+
 // What a vector looks like in storage, ready for a plain or a streaming store.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
@@ -78,16 +106,13 @@ template <class D>
 HWY_INLINE auto Convert(D, hn::Vec<D> v, Type<BF16>) {
   const hn::Rebind<uint32_t, D> d32;
   const hn::Rebind<uint16_t, D> d16;
-  const auto bits = hn::BitCast(d32, v);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(d32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFF)), odd));
-  const auto quiet = hn::Or(high, hn::Set(d32, 0x40));  // a NaN, which rounding could make inf
-  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
-  const auto result = hn::IfThenElse(is_nan, quiet, rounded);
   const hn::RebindToSigned<decltype(d32)> di32;
-  // Values above 0x7FFF would saturate in a signed conversion: the unsigned one takes them all.
-  return hn::DemoteTo(d16, hn::BitCast(di32, result));
+  const auto bits = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFF)));
+  const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));  // a NaN, which rounding could make inf
+  const auto result = hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
+  return hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(result)));
 }
 
 template <class D>

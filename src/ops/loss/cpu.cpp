@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/loss/variants.hpp"
 #include "ops/row/drive-inl.hpp"
@@ -70,29 +71,20 @@ struct LossBody {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const V none = hn::Set(d, minus_infinity<T>());
-    const auto add = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
     Partial total{identity<T>(), T(0), T(0)};
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
-      row.z.with_tile(c, n, keep.buffers, [&](auto* z) HWY_ATTR {
+      row.z.with_tile(c, n, keep.buffers, [&](auto* z) ONEPASS_INLINE {
         if (with_state) {
           const State<T> mine = FoldTile(d, z, n, static_cast<T*>(nullptr));
           total.state = tile == 0 ? mine : onepass::merge(total.state, mine);
         }
         if (args.label_smoothing == 0) return;
-        const V sum = FoldVectors(
-            d, z, n, T(0), minus_infinity<T>(),
-            [none](V a, V v, size_t) HWY_ATTR {
-              return hn::Add(a, hn::IfThenZeroElse(hn::Eq(v, none), v));
-            },
-            add);
-        const V count = FoldVectors(
-            d, z, n, T(0), minus_infinity<T>(),
-            [d, none](V a, V v, size_t) HWY_ATTR {
-              return hn::Add(a, hn::IfThenZeroElse(hn::Eq(v, none), hn::Set(d, T(1))));
-            },
-            add);
-        total.sum += hn::GetLane(hn::SumOfLanes(d, sum));
-        total.count += hn::GetLane(hn::SumOfLanes(d, count));
+        total.sum += SumOf(d, z, n, minus_infinity<T>(), [none](auto& v, size_t) ONEPASS_INLINE {
+          for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), each);
+        });
+        total.count += SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t) ONEPASS_INLINE {
+          for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), hn::Set(d, T(1)));
+        });
       });
     });
     return total;
@@ -112,7 +104,7 @@ struct ForwardBody : LossBody<Element> {
   }
 
   void finish(const Row&, Partial, Columns, Keep<T>&) const {}
-  void hide(const Row&, Columns) const {}
+  void hide(const Row&, Partial, Columns) const {}
 
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
     const RowArgs& args = this->args;
@@ -181,8 +173,8 @@ struct BackwardBody : LossBody<Element> {
     const V none = hn::Set(d, minus_infinity<T>());
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* dx = keep.buffers.out;
-      row.z.with_tile(c, n, keep.buffers, [=](auto* z) HWY_ATTR {
-        Map(d, z, n, dx, [=](V v) HWY_ATTR {
+      row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
+        Map(d, z, n, dx, [=](V v) ONEPASS_INLINE {
           const V p = hn::Mul(ExpOfNonPositive(d, hn::Sub(v, m)), factor);
           return hn::IfThenZeroElse(hn::Eq(v, none), hn::Sub(p, smooth));
         });
@@ -192,11 +184,12 @@ struct BackwardBody : LossBody<Element> {
         dx[row.target - c] -= T(1) - smoothing;
       }
       row.z.chain(c, n, dx, keep.buffers);
+      row.z.hide(c, n, dx, T(0));  // what is hidden may be a NaN, and the softcap's slope there too
       row.dx.store(c, n, dx, dloss);
     });
   }
 
-  void hide(const Row& row, Columns columns) const { row.dx.fill(columns, T(0)); }
+  void hide(const Row& row, Partial, Columns columns) const { row.dx.fill(columns, T(0)); }
   void conclude(const Row&, Partial, Keep<T>&) const {}
 };
 

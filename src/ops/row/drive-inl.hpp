@@ -5,7 +5,7 @@
 //   Row(args, plan, row)             readers and writers of one row, with live() and skew()
 //   fold(row, columns, keep)         a piece of a row -> Partial
 //   finish(row, total, columns, keep)    writes what depends on the whole row, a piece at a time
-//   hide(row, columns)               writes the columns that a mask cuts off
+//   hide(row, total, columns)        writes the columns that a mask cuts off
 //   conclude(row, total, keep)       writes what there is one of a row
 // and gets rows over threads (split = 1) or one row over all threads (split > 1) from here.
 
@@ -53,8 +53,8 @@ void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* mem
       const Columns live = row.live();
       const auto total = body.fold(row, live, keep);
       body.finish(row, total, live, keep);
-      body.hide(row, {0, live.begin});
-      body.hide(row, {live.end, args.space.cols});
+      body.hide(row, total, {0, live.begin});
+      body.hide(row, total, {live.end, args.space.cols});
       body.conclude(row, total, keep);
     }
   }
@@ -89,8 +89,8 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
       body.finish(row, total, piece(live, plan.split, i), keep);
     }
     if (team.rank() == 0) {
-      body.hide(row, {0, live.begin});
-      body.hide(row, {live.end, args.space.cols});
+      body.hide(row, total, {0, live.begin});
+      body.hide(row, total, {live.end, args.space.cols});
       Keep<T> keep{.buffers = buffers};
       body.conclude(row, total, keep);
     }

@@ -15,6 +15,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "core/simd/inline.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
 #include "ops/row/args.hpp"
@@ -92,11 +93,11 @@ class RowReader {
 
   const T* tile(int64_t c, size_t n, T* buffer) const {
     const hn::ScalableTag<T> d;
-    return with_tile(c, n, buffer, [d, n, buffer](auto* p) HWY_ATTR -> const T* {
+    return with_tile(c, n, buffer, [d, n, buffer](auto* p) ONEPASS_INLINE -> const T* {
       if constexpr (std::is_same_v<decltype(p), const T*>) {
         return p;
       } else {
-        Map(d, p, n, buffer, [](hn::Vec<decltype(d)> v) HWY_ATTR { return v; });
+        Map(d, p, n, buffer, [](hn::Vec<decltype(d)> v) ONEPASS_INLINE { return v; });
         return buffer;
       }
     });
@@ -160,11 +161,11 @@ class LogitsReader {
     const V factor = hn::Set(d, scale_ * inverse_temperature_);
     if (cap_ == T(0)) {
       if (scale_ * inverse_temperature_ == T(1)) return;
-      Map(d, gradient, n, gradient, [factor](V g) HWY_ATTR { return hn::Mul(g, factor); });
+      Map(d, gradient, n, gradient, [factor](V g) ONEPASS_INLINE { return hn::Mul(g, factor); });
       return;
     }
     const V inner = hn::Set(d, scale_ / cap_);
-    Map2(d, x_.tile(c, n, buffers.x), gradient, n, gradient, [=](V x, V g) HWY_ATTR {
+    Map2(d, x_.tile(c, n, buffers.x), gradient, n, gradient, [=](V x, V g) ONEPASS_INLINE {
       const V t = hn::Tanh(d, hn::Mul(x, inner));
       return hn::Mul(hn::Mul(g, factor), hn::NegMulAdd(t, t, hn::Set(d, T(1))));
     });
@@ -176,20 +177,20 @@ class LogitsReader {
     using V = hn::Vec<decltype(d)>;
     T* z = buffers.x;
     const V scale = hn::Set(d, scale_);
-    x_.with_tile(c, n, z, [&](auto* x) HWY_ATTR {
+    x_.with_tile(c, n, z, [&](auto* x) ONEPASS_INLINE {
       if (cap_ == T(0)) {
-        Map(d, x, n, z, [scale](V v) HWY_ATTR { return hn::Mul(v, scale); });
+        Map(d, x, n, z, [scale](V v) ONEPASS_INLINE { return hn::Mul(v, scale); });
       } else {
         const V inner = hn::Set(d, scale_ / cap_);
         const V outer = hn::Set(d, cap_ * inverse_temperature_);
-        Map(d, x, n, z, [=](V v) HWY_ATTR {
+        Map(d, x, n, z, [=](V v) ONEPASS_INLINE {
           return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer);
         });
       }
     });
     if (has_additive_) {
       Map2(d, static_cast<const T*>(z), additive_.tile(c, n, buffers.other), n, z,
-           [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
+           [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
     }
     hide(c, n, z, minus_infinity<T>());
     return z;

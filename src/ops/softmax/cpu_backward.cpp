@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "core/simd/inline.hpp"
 #include "core/sum.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/drive-inl.hpp"
@@ -48,23 +49,18 @@ struct BackwardBody {
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const auto add = [](V a, V b) HWY_ATTR { return hn::Add(a, b); };
     Partial total{T(0)};
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       const T* dy = visible_gradient(row, c, n, keep);
-      V sum;
+      const auto as_it_is = [](auto&, size_t) ONEPASS_INLINE {};
       if constexpr (Log) {
-        sum = FoldVectors(
-            d, dy, n, T(0), T(0), [](V a, V v, size_t) HWY_ATTR { return hn::Add(a, v); }, add);
+        total.value += SumOf(d, dy, n, T(0), as_it_is);
       } else {
         T* product = keep.buffers.out;
         Map2(d, row.y.tile(c, n, keep.buffers.x), dy, n, product,
-             [](V y, V g) HWY_ATTR { return hn::Mul(y, g); });
-        sum = FoldVectors(
-            d, static_cast<const T*>(product), n, T(0), T(0),
-            [](V a, V v, size_t) HWY_ATTR { return hn::Add(a, v); }, add);
+             [](V y, V g) ONEPASS_INLINE { return hn::Mul(y, g); });
+        total.value += SumOf(d, static_cast<const T*>(product), n, T(0), as_it_is);
       }
-      total.value += hn::GetLane(hn::SumOfLanes(d, sum));
     });
     return total;
   }
@@ -78,11 +74,11 @@ struct BackwardBody {
       const T* dy = visible_gradient(row, c, n, keep);
       const T* y = row.y.tile(c, n, keep.buffers.x);
       if constexpr (Log) {
-        Map2(d, y, dy, n, dx, [=](V v, V g) HWY_ATTR {
+        Map2(d, y, dy, n, dx, [=](V v, V g) ONEPASS_INLINE {
           return hn::NegMulAdd(ExpOfNonPositive(d, v), sum, g);
         });
       } else {
-        Map2(d, y, dy, n, dx, [=](V v, V g) HWY_ATTR { return hn::Mul(hn::Sub(g, sum), v); });
+        Map2(d, y, dy, n, dx, [=](V v, V g) ONEPASS_INLINE { return hn::Mul(hn::Sub(g, sum), v); });
       }
       row.logits.chain(c, n, dx, keep.buffers);
       row.logits.hide(c, n, dx, T(0));
@@ -90,7 +86,7 @@ struct BackwardBody {
     });
   }
 
-  void hide(const Row& row, Columns columns) const { row.dx.fill(columns, T(0)); }
+  void hide(const Row& row, Partial, Columns columns) const { row.dx.fill(columns, T(0)); }
   void conclude(const Row&, Partial, Keep<T>&) const {}
 
  private:

@@ -13,7 +13,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include <hwy/contrib/math/math-inl.h>
+#include <cmath>
 
 #include "merge/lane-inl.hpp"
 #include "ops/row/layout.hpp"
@@ -67,7 +67,10 @@ void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t c
   const V shift = FiniteShift(d, row.m);
   const auto empty = hn::Eq(row.d, hn::Zero(d));
   if constexpr (Log) {
-    const V log_d = hn::IfThenZeroElse(empty, hn::Log(d, row.d));
+    HWY_ALIGN T logs[hn::MaxLanes(d)];
+    hn::Store(row.d, d, logs);
+    for (T& v : logs) v = std::log(v);  // Highway's own knows no NaN
+    const V log_d = hn::IfThenZeroElse(empty, hn::Load(d, logs));
     for (int64_t c = 0; c < cols; ++c) {
       const V z = LoadLanes(d, x + c * x_stride, count);
       StoreLanes(d, hn::Sub(hn::Sub(z, shift), log_d), y + c * y_stride, count);

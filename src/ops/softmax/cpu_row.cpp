@@ -16,6 +16,7 @@
 
 #include <cmath>
 
+#include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/drive-inl.hpp"
 #include "ops/row/lse-inl.hpp"
@@ -56,7 +57,7 @@ struct StateBody {
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
       const Partial mine = row.z.with_tile(
-          c, n, keep.buffers, [=](auto* z) HWY_ATTR { return FoldTile(d, z, n, weights); });
+          c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE { return FoldTile(d, z, n, weights); });
       if (weights != nullptr) keep.tile_max[tile] = mine.m;
       total = tile == 0 ? mine : merge(total, mine);
     });
@@ -91,15 +92,18 @@ struct SoftmaxBody : StateBody<Element> {
       }
       T* out = keep.buffers.out;
       const V m = hn::Set(d, shift);
-      row.z.with_tile(c, n, keep.buffers, [=](auto* z) HWY_ATTR {
+      row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
         Map(d, z, n, out,
-            [d, m](V v) HWY_ATTR { return ExpOfNonPositive(d, hn::Sub(v, m)); });
+            [d, m](V v) ONEPASS_INLINE { return ExpOfNonPositive(d, hn::Sub(v, m)); });
       });
       row.y.store(c, n, out, inverse);
     });
   }
 
-  void hide(const Row& row, Columns columns) const { row.y.fill(columns, T(0)); }
+  // A hidden column weighs nothing; in a row that is NaN it is NaN with the rest.
+  void hide(const Row& row, Partial total, Columns columns) const {
+    row.y.fill(columns, std::isnan(total.d) ? total.d : T(0));
+  }
 };
 
 template <class Element>
@@ -117,15 +121,17 @@ struct LogSoftmaxBody : StateBody<Element> {
     const V log_d = hn::Set(d, empty ? T(0) : std::log(total.d));
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* out = keep.buffers.out;
-      row.z.with_tile(c, n, keep.buffers, [=](auto* z) HWY_ATTR {
+      row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
         Map(d, z, n, out,
-            [m, log_d](V v) HWY_ATTR { return hn::Sub(hn::Sub(v, m), log_d); });
+            [m, log_d](V v) ONEPASS_INLINE { return hn::Sub(hn::Sub(v, m), log_d); });
       });
       row.y.store(c, n, out, T(1));
     });
   }
 
-  void hide(const Row& row, Columns columns) const { row.y.fill(columns, minus_infinity<T>()); }
+  void hide(const Row& row, Partial total, Columns columns) const {
+    row.y.fill(columns, std::isnan(total.d) ? total.d : minus_infinity<T>());
+  }
 };
 
 template <class Element>
@@ -135,7 +141,7 @@ struct LogSumExpBody : StateBody<Element> {
   using typename StateBody<Element>::Row;
 
   void finish(const Row&, Partial, Columns, Keep<T>&) const {}
-  void hide(const Row&, Columns) const {}
+  void hide(const Row&, Partial, Columns) const {}
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total, keep.buffers);
     row.y.store(0, 1, &lse, T(1));

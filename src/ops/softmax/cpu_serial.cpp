@@ -54,8 +54,8 @@ void one_row(const RowArgs& args, std::int64_t row) {
     const bool hidden = c < live.begin || c >= live.end;
     const T z = hidden ? minus_infinity<T>() : logit<T>(args, row, c);
     const T log_weight = state.d == T(0) ? minus_infinity<T>() : (z - state.m) - std::log(state.d);
-    put(args.out, c,
-        hidden ? (log ? z : T(0)) : (log ? log_weight : weight(state, z)));
+    // z − m is NaN where a +inf or NaN made d NaN, hidden or not: the row is NaN as a whole.
+    put(args.out, c, log ? log_weight : weight(state, z));
   }
 }
 
