@@ -35,13 +35,14 @@ inline constexpr bool kVectorConvert =
     (std::is_same_v<T, float> &&
      (std::is_same_v<Stored, BF16> || (std::is_same_v<Stored, F16> && kHardwareF16)));
 
+// (Not named Load: argument-dependent lookup would prefer Highway's, which wants aligned memory.)
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> Load(D d, const T* p) {
+HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
   return hn::LoadU(d, p);
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> Load(D d, const BF16* p) {
+HWY_INLINE hn::Vec<D> LoadAs(D d, const BF16* p) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::Rebind<uint32_t, D> d32;
   const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
@@ -49,7 +50,7 @@ HWY_INLINE hn::Vec<D> Load(D d, const BF16* p) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> Load(D d, const F16* p) {
+HWY_INLINE hn::Vec<D> LoadAs(D d, const F16* p) {
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
 }
@@ -83,11 +84,11 @@ HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
   size_t i = 0;
   for (; i + kPack * lanes <= n; i += kPack * lanes) {
     hn::Vec<D> pack[kPack];
-    for (size_t k = 0; k < kPack; ++k) pack[k] = Load(d, p + i + k * lanes);
+    for (size_t k = 0; k < kPack; ++k) pack[k] = LoadAs(d, p + i + k * lanes);
     body(pack, i);
   }
   for (; i + lanes <= n; i += lanes) {
-    hn::Vec<D> pack[1] = {Load(d, p + i)};
+    hn::Vec<D> pack[1] = {LoadAs(d, p + i)};
     body(pack, i);
   }
   if (i < n) {
@@ -126,14 +127,14 @@ template <class Stored>
 using Raw = std::conditional_t<sizeof(Stored) == 2, uint16_t, Stored>;
 
 template <class D, class Stored>
-HWY_INLINE void Store(D d, hn::Vec<D> v, Stored* p) {
+HWY_INLINE void StoreAs(D d, hn::Vec<D> v, Stored* p) {
   const hn::Rebind<Raw<Stored>, D> raw;
   hn::StoreU(Convert(d, v, Type<Stored>{}), raw, reinterpret_cast<Raw<Stored>*>(p));
 }
 
 // Past the caches; p must be aligned to the vector's size in storage.
 template <class D, class Stored>
-HWY_INLINE void Stream(D d, hn::Vec<D> v, Stored* p) {
+HWY_INLINE void StreamAs(D d, hn::Vec<D> v, Stored* p) {
   const hn::Rebind<Raw<Stored>, D> raw;
   hn::Stream(Convert(d, v, Type<Stored>{}), raw, reinterpret_cast<Raw<Stored>*>(p));
 }

@@ -37,7 +37,7 @@ template <class D, class Stored, class F, class T = hn::TFromD<D>>
 HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(f(Load(d, in + i)), d, out + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(LoadAs(d, in + i)), d, out + i);
   if (i < n) StoreTail(d, f(LoadTail(d, in + i, n - i, T(0))), out + i, n - i);
 }
 
@@ -254,10 +254,10 @@ class RowWriter {
         StoreTail(d, hn::Mul(LoadTail(d, values, i, T(0)), factor), p, i);
       }
       for (; i + lanes <= n; i += lanes) {
-        Stream(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
+        StreamAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
       }
     }
-    for (; i + lanes <= n; i += lanes) Store(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
+    for (; i + lanes <= n; i += lanes) StoreAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
     if (i < n) StoreTail(d, hn::Mul(LoadTail(d, values + i, n - i, T(0)), factor), p + i, n - i);
   }
 

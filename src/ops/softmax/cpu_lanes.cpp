@@ -32,7 +32,7 @@ inline constexpr int64_t kStrip = 128;
 template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p, size_t count) {
   if constexpr (kVectorConvert<T, Stored>) {
-    if (count == hn::Lanes(d)) return Load(d, p);
+    if (count == hn::Lanes(d)) return LoadAs(d, p);
   }
   return LoadTail(d, p, count, T(0));
 }
@@ -40,7 +40,7 @@ HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p, size_t count) {
 template <class D, class Stored>
 HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p, size_t count) {
   if constexpr (kVectorConvert<hn::TFromD<D>, Stored>) {
-    if (count == hn::Lanes(d)) return Store(d, v, p);
+    if (count == hn::Lanes(d)) return StoreAs(d, v, p);
   }
   StoreTail(d, v, p, count);
 }

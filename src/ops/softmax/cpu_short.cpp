@@ -33,7 +33,7 @@ HWY_INLINE void ShortRow(const In* x, Out* y, size_t cols, float* weights) {
   const V factor = hn::Set(d, row.d == 0 ? 0.0F : 1 / row.d);
   size_t i = 0;
   for (; i + lanes <= cols; i += lanes) {
-    Store(d, hn::Mul(hn::Load(d, weights + i), factor), y + i);
+    StoreAs(d, hn::Mul(hn::Load(d, weights + i), factor), y + i);
   }
   if (i < cols) StoreTail(d, hn::Mul(hn::Load(d, weights + i), factor), y + i, cols - i);
 }
