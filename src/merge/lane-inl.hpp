@@ -64,21 +64,55 @@ HWY_INLINE T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   return SumOfPack(d, sum);
 }
 
-// The state of a tile. `weights`, unless null, receives exp(z − m), whole vectors at a time: it
-// needs room for n rounded up to a vector.
+// How far ahead of the exponentials memory is read, in elements: the next tile of a long row, the
+// next rows where they are short.
+inline constexpr size_t kFetchAhead = 2048;
+
+// Memory that will be written, element for element with what is being read.
+struct Destination {
+  const char* data = nullptr;  // null: unknown; fetching it does nothing
+  size_t element_size = 0;
+};
+
+// v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
+// what is read next is fetched meanwhile.
+template <class D, class Stored, class V, size_t K>
+HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
+  const auto* next = reinterpret_cast<const char*>(z + kFetchAhead);
+  for (size_t b = 0; b < K * hn::Lanes(d) * sizeof(Stored); b += 64) __builtin_prefetch(next + b);
+  for (V& each : v) each = hn::Sub(each, shift);
+  ExpOfNonPositive(d, v);
+}
+
+// out = exp(z − shift), whole vectors at a time: out needs room for n rounded up to a vector.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights) {
-  using V = hn::Vec<D>;
-  const T m = MaxOf(d, z, n);
-  const V shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out) {
   const size_t lanes = hn::Lanes(d);
-  const auto exponentiate = [d, shift](auto& v, size_t) ONEPASS_INLINE {
-    for (V& each : v) each = hn::Sub(each, shift);
-    ExpOfNonPositive(d, v);
-  };
-  if (weights == nullptr) return {m, SumOf(d, z, n, minus_infinity<T>(), exponentiate)};
+  ForEachPack(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
+    ExpPack(d, z + i, shift, v);
+    for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, out + i + k * lanes);
+  });
+}
+
+// The state of a tile. `weights`, unless null, receives exp(z − m), whole vectors at a time: it
+// needs room for n rounded up to a vector. With weights, the lines of `to` are fetched, so that the
+// stores to come find them.
+template <class D, class Stored, class T = hn::TFromD<D>>
+HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destination to = {}) {
+  const T m = MaxOf(d, z, n);
+  const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+  const size_t lanes = hn::Lanes(d);
+  if (weights == nullptr) {
+    return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
+              ExpPack(d, z + i, shift, v);
+            })};
+  }
   return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-            exponentiate(v, i);
+            const char* written = to.data + i * to.element_size;
+            for (size_t b = 0; b < std::size(v) * lanes * to.element_size; b += 64) {
+              __builtin_prefetch(written + b, 1);
+            }
+            ExpPack(d, z + i, shift, v);
             for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
           })};
 }

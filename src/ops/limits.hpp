@@ -22,7 +22,9 @@ constexpr std::string_view refuse_options(const Problem& p) {
 constexpr std::string_view refuse_long(const Problem& p) {
   if (p.cols > kShortCols) return "its rows have at most 512 elements";
   if (!p.unit_stride) return "its rows must be dense";
-  if (p.in == DType::f64 || p.out == DType::f64) return "it computes in float32 alone";
+  if (p.in == DType::f64 || (p.out != p.in && p.out != DType::f32)) {
+    return "it takes f32, f16 and bf16, and gives the same or f32";
+  }
   return refuse_options(p);
 }
 

@@ -69,34 +69,6 @@ HWY_INLINE hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
   return hn::Load(d, lanes);
 }
 
-// Vectors worked on at a time: enough to hide latencies, few enough to stay in registers.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
-inline constexpr size_t kPack = 2;
-#else
-inline constexpr size_t kPack = 4;
-#endif
-
-// Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
-// then one at a time. In the last, lanes past the end hold `fill`.
-template <class D, class Stored, class Body, class T = hn::TFromD<D>>
-HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + kPack * lanes <= n; i += kPack * lanes) {
-    hn::Vec<D> pack[kPack];
-    for (size_t k = 0; k < kPack; ++k) pack[k] = LoadAs(d, p + i + k * lanes);
-    body(pack, i);
-  }
-  for (; i + lanes <= n; i += lanes) {
-    hn::Vec<D> pack[1] = {LoadAs(d, p + i)};
-    body(pack, i);
-  }
-  if (i < n) {
-    hn::Vec<D> pack[1] = {LoadTail(d, p + i, n - i, fill)};
-    body(pack, i);
-  }
-}
-
 // What a vector looks like in storage, ready for a plain or a streaming store.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
@@ -141,9 +113,62 @@ HWY_INLINE void StreamAs(D d, hn::Vec<D> v, Stored* p) {
 
 template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE void StoreTail(D d, hn::Vec<D> v, Stored* p, size_t count) {
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (std::is_same_v<T, Stored>) {
+    hn::BlendedStore(v, hn::FirstN(d, count), d, p);
+    return;
+  }
+#endif
   HWY_ALIGN T lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
   for (size_t i = 0; i < count; ++i) p[i] = store_as<Stored>(lanes[i]);
+}
+
+// A whole vector from or to any storage type, the ones without a vector conversion included.
+template <class D, class Stored, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p) {
+  if constexpr (kVectorConvert<T, Stored>) {
+    return LoadAs(d, p);
+  } else {
+    return LoadTail(d, p, hn::Lanes(d), T(0));
+  }
+}
+
+template <class D, class Stored>
+HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
+  if constexpr (kVectorConvert<hn::TFromD<D>, Stored>) {
+    StoreAs(d, v, p);
+  } else {
+    StoreTail(d, v, p, hn::Lanes(d));
+  }
+}
+
+// Vectors worked on at a time: enough to hide latencies, few enough to stay in registers.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+inline constexpr size_t kPack = 2;
+#else
+inline constexpr size_t kPack = 4;
+#endif
+
+// Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
+// then one at a time. In the last, lanes past the end hold `fill`.
+template <class D, class Stored, class Body, class T = hn::TFromD<D>>
+HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + kPack * lanes <= n; i += kPack * lanes) {
+    hn::Vec<D> pack[kPack];
+    for (size_t k = 0; k < kPack; ++k) pack[k] = LoadLanes(d, p + i + k * lanes);
+    body(pack, i);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    hn::Vec<D> pack[1] = {LoadLanes(d, p + i)};
+    body(pack, i);
+  }
+  if (i < n) {
+    hn::Vec<D> pack[1] = {LoadTail(d, p + i, n - i, fill)};
+    body(pack, i);
+  }
 }
 
 }  // namespace onepass::HWY_NAMESPACE

@@ -56,6 +56,15 @@ struct Logits {
   bool causal = false;
   std::int64_t window_left = -1, window_right = -1;
   std::int64_t queries = 1;  // extent of the last row dimension
+
+  // What a row then need not look at.
+  bool plain() const {  // z = x
+    return scale == 1 && temperature == 1 && softcap == 0 && !scale_rows && !temperature_rows &&
+           !additive && !boolean;
+  }
+  bool whole_rows() const {  // every column is live
+    return !lengths && !causal && window_left < 0 && window_right < 0;
+  }
 };
 
 struct RowArgs {

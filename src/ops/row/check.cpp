@@ -316,9 +316,8 @@ Problem describe(const RowArgs& args) {
   p.unit_stride = one || (dense(in) && dense(args.dy) && (!full_out || dense(args.out)));
   p.unit_rows = !p.unit_stride && side_by_side(in) && (!full_out || side_by_side(args.out)) &&
                 args.space.extent[last] > 1;
-  p.plain = z.scale == 1 && z.temperature == 1 && z.softcap == 0 && !z.scale_rows &&
-            !z.temperature_rows && !z.additive && !z.boolean;
-  p.whole_rows = !z.lengths && !z.causal && z.window_left < 0 && z.window_right < 0;
+  p.plain = z.plain();
+  p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);
   p.in_place = args.in_place;
   return p;

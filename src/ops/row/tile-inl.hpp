@@ -119,15 +119,19 @@ class LogitsReader {
       : x_(space, logits.x, row),
         additive_(space, logits.additive, row),
         boolean_(space, logits.boolean, row),
-        has_additive_(static_cast<bool>(logits.additive)),
-        has_boolean_(static_cast<bool>(logits.boolean)),
-        live_(live_columns(space, logits, row)),
-        cap_(static_cast<T>(logits.softcap)),
-        scale_(static_cast<T>(row_scale(space, logits, row))),
-        inverse_temperature_(static_cast<T>(1 / row_temperature(space, logits, row))) {
+        live_{0, space.cols} {
+    if (!logits.whole_rows()) live_ = live_columns(space, logits, row);
+    if (logits.plain()) return;
+    has_additive_ = static_cast<bool>(logits.additive);
+    has_boolean_ = static_cast<bool>(logits.boolean);
+    const double scale = row_scale(space, logits, row);
+    const double temperature = row_temperature(space, logits, row);
+    cap_ = static_cast<T>(logits.softcap);
     if (cap_ == T(0)) {  // nothing between the two factors
-      scale_ = static_cast<T>(row_scale(space, logits, row) / row_temperature(space, logits, row));
-      inverse_temperature_ = T(1);
+      scale_ = static_cast<T>(scale / temperature);
+    } else {
+      scale_ = static_cast<T>(scale);
+      inverse_temperature_ = static_cast<T>(1 / temperature);
     }
     plain_ = scale_ == T(1) && cap_ == T(0) && !has_additive_ && !has_boolean_;
   }
@@ -197,10 +201,13 @@ class LogitsReader {
   }
 
   RowReader<T> x_, additive_, boolean_;
-  bool has_additive_, has_boolean_;
   Columns live_;
-  T cap_, scale_, inverse_temperature_;
-  bool plain_;
+  bool has_additive_ = false;
+  bool has_boolean_ = false;
+  bool plain_ = true;
+  T cap_ = T(0);
+  T scale_ = T(1);
+  T inverse_temperature_ = T(1);
 };
 
 // One row of an output.
@@ -213,13 +220,28 @@ class RowWriter {
         stride_(operand.col_stride),
         streaming_(streaming) {}
 
+  // Where columns from c on will be written, in bytes: for kernels that fetch the lines beforehand.
+  // Null where there is no use in it.
+  const char* fetchable(int64_t c) const {
+    if (streaming_ || stride_ != 1) return nullptr;
+    return static_cast<const char*>(data_) + c * static_cast<int64_t>(size_of(dtype_));
+  }
+  size_t element_size() const { return size_of(dtype_); }
+
+  // While this row is streamed out, the caches have nothing to do: let them fetch what is read next,
+  // element for element.
+  void fetch_meanwhile(const void* next, size_t element_size) {
+    next_ = static_cast<const char*>(next);
+    next_size_ = static_cast<int64_t>(element_size);
+  }
+
   // out[c + i] = values[i] · factor
   void store(int64_t c, size_t n, const T* values, T factor) const {
     const hn::ScalableTag<T> d;
     with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
       Stored* p = static_cast<Stored*>(data_) + c * stride_;
       if constexpr (kVectorConvert<T, Stored>) {
-        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p);
+        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p, c);
       }
       for (size_t i = 0; i < n; ++i) {
         p[static_cast<int64_t>(i) * stride_] = store_as<Stored>(values[i] * factor);
@@ -243,7 +265,8 @@ class RowWriter {
 
  private:
   template <class D, class Stored>
-  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p) const {
+  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p,
+                              int64_t c) const {
     const size_t lanes = hn::Lanes(d);
     size_t i = 0;
     if (streaming_) {
@@ -254,6 +277,7 @@ class RowWriter {
         StoreTail(d, hn::Mul(LoadTail(d, values, i, T(0)), factor), p, i);
       }
       for (; i + lanes <= n; i += lanes) {
+        __builtin_prefetch(next_ + (c + static_cast<int64_t>(i)) * next_size_, 0, 2);
         StreamAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
       }
     }
@@ -265,6 +289,8 @@ class RowWriter {
   DType dtype_;
   int64_t stride_;
   bool streaming_;
+  const char* next_ = nullptr;  // a prefetch of nothing does nothing
+  int64_t next_size_ = 0;
 };
 
 }  // namespace onepass::HWY_NAMESPACE

@@ -30,19 +30,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kStrip = 128;
 
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p, size_t count) {
-  if constexpr (kVectorConvert<T, Stored>) {
-    if (count == hn::Lanes(d)) return LoadAs(d, p);
-  }
-  return LoadTail(d, p, count, T(0));
+HWY_INLINE hn::Vec<D> LoadSome(D d, const Stored* p, size_t count) {
+  return count == hn::Lanes(d) ? LoadLanes(d, p) : LoadTail(d, p, count, T(0));
 }
 
 template <class D, class Stored>
-HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p, size_t count) {
-  if constexpr (kVectorConvert<hn::TFromD<D>, Stored>) {
-    if (count == hn::Lanes(d)) return StoreAs(d, v, p);
-  }
-  StoreTail(d, v, p, count);
+HWY_INLINE void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
+  count == hn::Lanes(d) ? StoreLanes(d, v, p) : StoreTail(d, v, p, count);
 }
 
 // `count` rows side by side, at most a vector of them.
@@ -55,11 +49,11 @@ void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t c
     const int64_t end = std::min(begin + kStrip, cols);
     LaneState<V> strip = LaneIdentity(d);
     for (int64_t c = begin; c < end; ++c) {
-      strip.m = hn::Max(strip.m, LoadLanes(d, x + c * x_stride, count));
+      strip.m = hn::Max(strip.m, LoadSome(d, x + c * x_stride, count));
     }
     const V shift = FiniteShift(d, strip.m);
     for (int64_t c = begin; c < end; ++c) {
-      const V z = LoadLanes(d, x + c * x_stride, count);
+      const V z = LoadSome(d, x + c * x_stride, count);
       strip.d = hn::Add(strip.d, ExpOfNonPositive(d, hn::Sub(z, shift)));
     }
     row = Merge(d, row, strip);
@@ -72,14 +66,14 @@ void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t c
     for (T& v : logs) v = std::log(v);  // Highway's own knows no NaN
     const V log_d = hn::IfThenZeroElse(empty, hn::Load(d, logs));
     for (int64_t c = 0; c < cols; ++c) {
-      const V z = LoadLanes(d, x + c * x_stride, count);
-      StoreLanes(d, hn::Sub(hn::Sub(z, shift), log_d), y + c * y_stride, count);
+      const V z = LoadSome(d, x + c * x_stride, count);
+      StoreSome(d, hn::Sub(hn::Sub(z, shift), log_d), y + c * y_stride, count);
     }
   } else {
     const V inverse = hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, T(1)), row.d));
     for (int64_t c = 0; c < cols; ++c) {
-      const V z = LoadLanes(d, x + c * x_stride, count);
-      StoreLanes(d, hn::Mul(ExpOfNonPositive(d, hn::Sub(z, shift)), inverse), y + c * y_stride,
+      const V z = LoadSome(d, x + c * x_stride, count);
+      StoreSome(d, hn::Mul(ExpOfNonPositive(d, hn::Sub(z, shift)), inverse), y + c * y_stride,
                  count);
     }
   }

@@ -40,7 +40,12 @@ struct StateBody {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
         : z(args.space, args.logits, row),
           y(args.space, args.out, row, plan.streaming),
-          index(row) {}
+          index(row) {
+      if (plan.streaming && row + 1 < args.end_row) {
+        y.fetch_meanwhile(row_data(args.space, args.logits.x, row + 1),
+                          size_of(args.logits.x.dtype));
+      }
+    }
     Columns live() const { return z.live(); }
 
     LogitsReader<T> z;
@@ -56,8 +61,11 @@ struct StateBody {
     Partial total = identity<T>();
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
-      const Partial mine = row.z.with_tile(
-          c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE { return FoldTile(d, z, n, weights); });
+      const Destination to{row.y.fetchable(c), row.y.element_size()};
+      const Partial mine =
+          row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
+            return FoldTile(d, z, n, weights, to);
+          });
       if (weights != nullptr) keep.tile_max[tile] = mine.m;
       total = tile == 0 ? mine : merge(total, mine);
     });
@@ -79,7 +87,6 @@ struct SoftmaxBody : StateBody<Element> {
 
   void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
-    using V = hn::Vec<decltype(d)>;
     const bool empty = total.d == T(0);
     const T shift = empty ? T(0) : total.m;
     const T inverse = empty ? T(0) : T(1) / total.d;
@@ -91,10 +98,8 @@ struct SoftmaxBody : StateBody<Element> {
         return;
       }
       T* out = keep.buffers.out;
-      const V m = hn::Set(d, shift);
       row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        Map(d, z, n, out,
-            [d, m](V v) ONEPASS_INLINE { return ExpOfNonPositive(d, hn::Sub(v, m)); });
+        ExpTile(d, z, n, hn::Set(d, shift), out);
       });
       row.y.store(c, n, out, inverse);
     });

@@ -12,6 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
@@ -24,41 +25,109 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class In, class Out>
-HWY_INLINE void ShortRow(const In* x, Out* y, size_t cols, float* weights) {
+// A row of K vectors that never leaves the registers.
+template <size_t K, class In, class Out>
+HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  const State<float> row = FoldTile(d, x, cols, weights);
+  const size_t last = cols - (K - 1) * lanes;
+  const bool whole = kVectorConvert<float, In> && last == lanes;
+  for (size_t b = 0; b < K * lanes * sizeof(In); b += 64) {  // rows to come, read and written
+    __builtin_prefetch(reinterpret_cast<const char*>(x + kFetchAhead) + b);
+  }
+  for (size_t b = 0; b < K * lanes * sizeof(Out); b += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(y + kFetchAhead) + b, 1);
+  }
+  V z[K];
+  for (size_t k = 0; k + 1 < K; ++k) z[k] = LoadLanes(d, x + k * lanes);
+  z[K - 1] = whole ? LoadLanes(d, x + (K - 1) * lanes)
+                   : LoadTail(d, x + (K - 1) * lanes, last, minus_infinity<float>());
+  V m = z[0];
+  for (size_t k = 1; k < K; ++k) m = hn::Max(m, z[k]);
+  const V shift = FiniteShift(d, hn::MaxOfLanes(d, m));
+  for (V& v : z) v = hn::Sub(v, shift);
+  ExpOfNonPositive(d, z);
+  V sum = z[0];
+  for (size_t k = 1; k < K; ++k) sum = hn::Add(sum, z[k]);
+  sum = hn::SumOfLanes(d, sum);
+  const V inverse =
+      hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), sum));
+  for (size_t k = 0; k + 1 < K; ++k) StoreLanes(d, hn::Mul(z[k], inverse), y + k * lanes);
+  const V rest = hn::Mul(z[K - 1], inverse);
+  whole ? StoreLanes(d, rest, y + (K - 1) * lanes) : StoreTail(d, rest, y + (K - 1) * lanes, last);
+}
+
+// A row that takes more registers than there are: its weights wait in L1.
+template <class In, class Out>
+HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
+  HWY_ALIGN float weights[kShortCols + kGrain];
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d);
+  const State<float> row =
+      FoldTile(d, x, cols, weights, {reinterpret_cast<const char*>(y + kFetchAhead), sizeof(Out)});
   const V factor = hn::Set(d, row.d == 0 ? 0.0F : 1 / row.d);
   size_t i = 0;
   for (; i + lanes <= cols; i += lanes) {
-    StoreAs(d, hn::Mul(hn::Load(d, weights + i), factor), y + i);
+    StoreLanes(d, hn::Mul(hn::Load(d, weights + i), factor), y + i);
   }
   if (i < cols) StoreTail(d, hn::Mul(hn::Load(d, weights + i), factor), y + i, cols - i);
 }
 
-template <class In, class Out>
-void ShortRows(const RowArgs& args, Team& team) {
-  HWY_ALIGN float weights[kShortCols + kGrain];
+template <class In, class Out, class OneRow>
+HWY_INLINE void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
   const RowSpace& space = args.space;
   const auto cols = static_cast<size_t>(space.cols);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 1024);
+  const int64_t x_stride = args.logits.x.row_strides[0];
+  const int64_t y_stride = args.out.row_strides[0];
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
-    for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const int64_t row = args.first_row + r;
-      ShortRow(static_cast<const In*>(row_data(space, args.logits.x, row)),
-               static_cast<Out*>(row_data(space, args.out, row)), cols, weights);
+    const int64_t begin = args.first_row + first;
+    const int64_t end = std::min(begin + block, args.end_row);
+    if (space.rank == 1) {  // an address a block, not an address a row
+      const In* x = static_cast<const In*>(row_data(space, args.logits.x, begin));
+      Out* y = static_cast<Out*>(row_data(space, args.out, begin));
+      for (int64_t row = begin; row < end; ++row, x += x_stride, y += y_stride) {
+        one_row(x, y, cols);
+      }
+    } else {
+      for (int64_t row = begin; row < end; ++row) {
+        one_row(static_cast<const In*>(row_data(space, args.logits.x, row)),
+                static_cast<Out*>(row_data(space, args.out, row)), cols);
+      }
     }
+  }
+}
+
+template <class In, class Out>
+void ShortRows(const RowArgs& args, Team& team) {
+  const size_t lanes = hn::Lanes(hn::ScalableTag<float>());
+  const auto in_registers = [&]<size_t K>(std::integral_constant<size_t, K>) HWY_ATTR {
+    ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
+      RegisterRow<K>(x, y, cols);
+    });
+  };
+  switch (ceil_div(args.space.cols, static_cast<int64_t>(lanes))) {
+    case 0: return;
+    case 1: return in_registers(std::integral_constant<size_t, 1>());
+    case 2: return in_registers(std::integral_constant<size_t, 2>());
+    case 3: return in_registers(std::integral_constant<size_t, 3>());
+    case 4: return in_registers(std::integral_constant<size_t, 4>());
+    default:
+      ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
+        CachedRow(x, y, cols);
+      });
   }
 }
 
 void ShortWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
   with_type(args.logits.x.dtype, [&]<class In>(Type<In>) {
     with_type(args.out.dtype, [&]<class Out>(Type<Out>) {
-      constexpr bool narrow = !std::is_integral_v<In> && !std::is_integral_v<Out> &&
-                              sizeof(In) <= 4 && sizeof(Out) <= 4;
+      // The pairs that refuse_long lets through.
+      constexpr bool narrow = !std::is_integral_v<In> && sizeof(In) <= 4 &&
+                              (std::is_same_v<In, Out> || std::is_same_v<Out, float>);
       if constexpr (narrow) ShortRows<In, Out>(args, team);
     });
   });
