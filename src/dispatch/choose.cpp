@@ -52,7 +52,7 @@ std::string_view best_variant(const Problem& p, const Machine& m, int threads, R
     return "cpu_lanes";
   }
   if (worth_splitting(p, m, threads, reasons)) return "cpu_split";
-  if (p.op == Op::softmax && p.cols <= m.tuning.short_cols && refuse_long(p).empty()) {
+  if (maps_rows && p.cols <= m.tuning.short_cols && refuse_long(p).empty()) {
     say(reasons, "cpu_short: ", p.cols, " columns, at most ", m.tuning.short_cols,
         ", and no options");
     return "cpu_short";

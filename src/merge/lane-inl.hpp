@@ -70,7 +70,7 @@ inline constexpr size_t kFetchAhead = 2048;
 
 // Memory that will be written, element for element with what is being read.
 struct Destination {
-  const char* data = nullptr;  // null: unknown; fetching it does nothing
+  const void* data = nullptr;  // null: unknown; fetching it does nothing
   size_t element_size = 0;
 };
 
@@ -78,8 +78,7 @@ struct Destination {
 // what is read next is fetched meanwhile.
 template <class D, class Stored, class V, size_t K>
 HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
-  const auto* next = reinterpret_cast<const char*>(z + kFetchAhead);
-  for (size_t b = 0; b < K * hn::Lanes(d) * sizeof(Stored); b += 64) __builtin_prefetch(next + b);
+  Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
   for (V& each : v) each = hn::Sub(each, shift);
   ExpOfNonPositive(d, v);
 }
@@ -108,10 +107,7 @@ HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destina
             })};
   }
   return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-            const char* written = to.data + i * to.element_size;
-            for (size_t b = 0; b < std::size(v) * lanes * to.element_size; b += 64) {
-              __builtin_prefetch(written + b, 1);
-            }
+            Fetch<true>(to.data, i * to.element_size, std::size(v) * lanes * to.element_size);
             ExpPack(d, z + i, shift, v);
             for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
           })};

@@ -143,6 +143,16 @@ HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
   }
 }
 
+// Asks for the lines of `bytes` bytes at p + offset, to be read or written soon. The place may lie
+// past the end of an array, or p be null: nothing is touched, so it is an address, not a pointer.
+template <bool Written = false>
+HWY_INLINE void Fetch(const void* p, size_t offset, size_t bytes) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(p) + offset;
+  for (size_t b = 0; b < bytes; b += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(first + b), Written ? 1 : 0);
+  }
+}
+
 // Vectors worked on at a time: enough to hide latencies, few enough to stay in registers.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 inline constexpr size_t kPack = 2;

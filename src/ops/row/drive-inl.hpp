@@ -34,6 +34,13 @@ struct Keep {
   Buffers<T>& buffers;
 };
 
+template <class Body, class Row, class Partial>
+HWY_INLINE void HideBeside(const Body& body, const Row& row, const Partial& total, Columns live,
+                           int64_t cols) {
+  if (live.begin > 0) body.hide(row, total, {0, live.begin});
+  if (live.end < cols) body.hide(row, total, {live.end, cols});
+}
+
 template <class Body>
 void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   using T = typename Body::T;
@@ -53,8 +60,7 @@ void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* mem
       const Columns live = row.live();
       const auto total = body.fold(row, live, keep);
       body.finish(row, total, live, keep);
-      body.hide(row, total, {0, live.begin});
-      body.hide(row, total, {live.end, args.space.cols});
+      HideBeside(body, row, total, live, args.space.cols);
       body.conclude(row, total, keep);
     }
   }
@@ -89,8 +95,7 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
       body.finish(row, total, piece(live, plan.split, i), keep);
     }
     if (team.rank() == 0) {
-      body.hide(row, total, {0, live.begin});
-      body.hide(row, total, {live.end, args.space.cols});
+      HideBeside(body, row, total, live, args.space.cols);
       Keep<T> keep{.buffers = buffers};
       body.conclude(row, total, keep);
     }

@@ -18,6 +18,7 @@
 #include "core/simd/inline.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
+#include "merge/lane-inl.hpp"
 #include "ops/row/args.hpp"
 #include "ops/row/layout.hpp"
 
@@ -220,19 +221,19 @@ class RowWriter {
         stride_(operand.col_stride),
         streaming_(streaming) {}
 
-  // Where columns from c on will be written, in bytes: for kernels that fetch the lines beforehand.
-  // Null where there is no use in it.
-  const char* fetchable(int64_t c) const {
-    if (streaming_ || stride_ != 1) return nullptr;
-    return static_cast<const char*>(data_) + c * static_cast<int64_t>(size_of(dtype_));
+  // Where columns from c on will be written, for kernels that fetch the lines beforehand; nowhere,
+  // where there is no use in it.
+  Destination destination(int64_t c) const {
+    if (streaming_ || stride_ != 1) return {};
+    const size_t size = size_of(dtype_);
+    return {static_cast<const char*>(data_) + c * static_cast<int64_t>(size), size};
   }
-  size_t element_size() const { return size_of(dtype_); }
 
   // While this row is streamed out, the caches have nothing to do: let them fetch what is read next,
   // element for element.
   void fetch_meanwhile(const void* next, size_t element_size) {
-    next_ = static_cast<const char*>(next);
-    next_size_ = static_cast<int64_t>(element_size);
+    next_ = next;
+    next_size_ = element_size;
   }
 
   // out[c + i] = values[i] · factor
@@ -277,7 +278,7 @@ class RowWriter {
         StoreTail(d, hn::Mul(LoadTail(d, values, i, T(0)), factor), p, i);
       }
       for (; i + lanes <= n; i += lanes) {
-        __builtin_prefetch(next_ + (c + static_cast<int64_t>(i)) * next_size_, 0, 2);
+        Fetch(next_, (static_cast<size_t>(c) + i) * next_size_, 1);
         StreamAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
       }
     }
@@ -289,8 +290,8 @@ class RowWriter {
   DType dtype_;
   int64_t stride_;
   bool streaming_;
-  const char* next_ = nullptr;  // a prefetch of nothing does nothing
-  int64_t next_size_ = 0;
+  const void* next_ = nullptr;
+  size_t next_size_ = 0;
 };
 
 }  // namespace onepass::HWY_NAMESPACE

@@ -61,7 +61,7 @@ struct StateBody {
     Partial total = identity<T>();
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
-      const Destination to{row.y.fetchable(c), row.y.element_size()};
+      const Destination to = row.y.destination(c);
       const Partial mine =
           row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
             return FoldTile(d, z, n, weights, to);

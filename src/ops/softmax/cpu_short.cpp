@@ -4,13 +4,15 @@
 //         is found out once for all rows, and the loop holds nothing but loads, exp and stores.
 // Versus  cpu_row: the same fold of one tile, without options, ranges, tiles or dtype switches.
 // Bytes   x once and y once.
-// Limits  softmax without options, dense rows, at most kShortCols elements, computed in float32.
+// Limits  softmax and log_softmax without options, dense rows, at most kShortCols elements, computed in float32.
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/softmax/cpu_short.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include <cmath>
 
 #include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
@@ -25,20 +27,22 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Rows to come, read and written.
+template <class In, class Out>
+HWY_INLINE void FetchRows(const In* x, const Out* y, size_t count) {
+  Fetch(x, kFetchAhead * sizeof(In), count * sizeof(In));
+  Fetch<true>(y, kFetchAhead * sizeof(Out), count * sizeof(Out));
+}
+
 // A row of K vectors that never leaves the registers.
-template <size_t K, class In, class Out>
+template <bool Log, size_t K, class In, class Out>
 HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
   const size_t last = cols - (K - 1) * lanes;
-  const bool whole = kVectorConvert<float, In> && last == lanes;
-  for (size_t b = 0; b < K * lanes * sizeof(In); b += 64) {  // rows to come, read and written
-    __builtin_prefetch(reinterpret_cast<const char*>(x + kFetchAhead) + b);
-  }
-  for (size_t b = 0; b < K * lanes * sizeof(Out); b += 64) {
-    __builtin_prefetch(reinterpret_cast<const char*>(y + kFetchAhead) + b, 1);
-  }
+  const bool whole = last == lanes;
+  FetchRows(x, y, cols);
   V z[K];
   for (size_t k = 0; k + 1 < K; ++k) z[k] = LoadLanes(d, x + k * lanes);
   z[K - 1] = whole ? LoadLanes(d, x + (K - 1) * lanes)
@@ -46,33 +50,49 @@ HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
   V m = z[0];
   for (size_t k = 1; k < K; ++k) m = hn::Max(m, z[k]);
   const V shift = FiniteShift(d, hn::MaxOfLanes(d, m));
-  for (V& v : z) v = hn::Sub(v, shift);
-  ExpOfNonPositive(d, z);
-  V sum = z[0];
-  for (size_t k = 1; k < K; ++k) sum = hn::Add(sum, z[k]);
+  V e[K];
+  for (size_t k = 0; k < K; ++k) e[k] = z[k] = hn::Sub(z[k], shift);
+  ExpOfNonPositive(d, e);
+  V sum = e[0];
+  for (size_t k = 1; k < K; ++k) sum = hn::Add(sum, e[k]);
   sum = hn::SumOfLanes(d, sum);
-  const V inverse =
-      hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), sum));
-  for (size_t k = 0; k + 1 < K; ++k) StoreLanes(d, hn::Mul(z[k], inverse), y + k * lanes);
-  const V rest = hn::Mul(z[K - 1], inverse);
-  whole ? StoreLanes(d, rest, y + (K - 1) * lanes) : StoreTail(d, rest, y + (K - 1) * lanes, last);
+  if constexpr (Log) {
+    const float total = hn::GetLane(sum);
+    const V log_d = hn::Set(d, total == 0 ? 0.0F : std::log(total));
+    for (size_t k = 0; k < K; ++k) e[k] = hn::Sub(z[k], log_d);
+  } else {
+    const V inverse =
+        hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), sum));
+    for (size_t k = 0; k < K; ++k) e[k] = hn::Mul(e[k], inverse);
+  }
+  for (size_t k = 0; k + 1 < K; ++k) StoreLanes(d, e[k], y + k * lanes);
+  whole ? StoreLanes(d, e[K - 1], y + (K - 1) * lanes)
+        : StoreTail(d, e[K - 1], y + (K - 1) * lanes, last);
 }
 
-// A row that takes more registers than there are: its weights wait in L1.
-template <class In, class Out>
+// A row that takes more registers than there are: its weights wait in L1, its logits where they are.
+template <bool Log, class In, class Out>
 HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
   HWY_ALIGN float weights[kShortCols + kGrain];
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
   const State<float> row =
-      FoldTile(d, x, cols, weights, {reinterpret_cast<const char*>(y + kFetchAhead), sizeof(Out)});
-  const V factor = hn::Set(d, row.d == 0 ? 0.0F : 1 / row.d);
+      FoldTile(d, x, cols, Log ? nullptr : weights, {y + kFetchAhead, sizeof(Out)});
+  const bool empty = row.d == 0;
+  const V shift = hn::Set(d, empty ? 0.0F : row.m);
+  const V last = hn::Set(d, empty ? 0.0F : Log ? std::log(row.d) : 1 / row.d);
+  const auto result = [=](size_t i, size_t count) ONEPASS_INLINE {
+    if constexpr (Log) {
+      const V z = count == lanes ? LoadLanes(d, x + i) : LoadTail(d, x + i, count, 0.0F);
+      return hn::Sub(hn::Sub(z, shift), last);
+    } else {
+      return hn::Mul(hn::Load(d, weights + i), last);
+    }
+  };
   size_t i = 0;
-  for (; i + lanes <= cols; i += lanes) {
-    StoreLanes(d, hn::Mul(hn::Load(d, weights + i), factor), y + i);
-  }
-  if (i < cols) StoreTail(d, hn::Mul(hn::Load(d, weights + i), factor), y + i, cols - i);
+  for (; i + lanes <= cols; i += lanes) StoreLanes(d, result(i, lanes), y + i);
+  if (i < cols) StoreTail(d, result(i, cols - i), y + i, cols - i);
 }
 
 template <class In, class Out, class OneRow>
@@ -101,12 +121,12 @@ HWY_INLINE void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
   }
 }
 
-template <class In, class Out>
+template <bool Log, class In, class Out>
 void ShortRows(const RowArgs& args, Team& team) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<float>());
   const auto in_registers = [&]<size_t K>(std::integral_constant<size_t, K>) HWY_ATTR {
     ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
-      RegisterRow<K>(x, y, cols);
+      RegisterRow<Log, K>(x, y, cols);
     });
   };
   switch (ceil_div(args.space.cols, static_cast<int64_t>(lanes))) {
@@ -117,7 +137,7 @@ void ShortRows(const RowArgs& args, Team& team) {
     case 4: return in_registers(std::integral_constant<size_t, 4>());
     default:
       ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
-        CachedRow(x, y, cols);
+        CachedRow<Log>(x, y, cols);
       });
   }
 }
@@ -128,7 +148,10 @@ void ShortWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
       // The pairs that refuse_long lets through.
       constexpr bool narrow = !std::is_integral_v<In> && sizeof(In) <= 4 &&
                               (std::is_same_v<In, Out> || std::is_same_v<Out, float>);
-      if constexpr (narrow) ShortRows<In, Out>(args, team);
+      if constexpr (narrow) {
+        args.op == Op::softmax ? ShortRows<false, In, Out>(args, team)
+                               : ShortRows<true, In, Out>(args, team);
+      }
     });
   });
 }
