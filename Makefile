@@ -41,7 +41,7 @@ program: build/release/build.ninja
 
 demo: program ## build, verify every variant that this machine can run, measure a handful of shapes
 	$(program) verify
-	$(program) bench --workload workloads/demo.txt
+	OMP_PROC_BIND=true $(program) bench --workload workloads/demo.txt --variants auto
 
 # The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
 # would build it too.
@@ -58,7 +58,7 @@ verify: program ## check every variant against the oracle (ARGS="softmax --workl
 
 bench: program ## measure beside the peers (WORKLOAD=file MACHINE=name keeps results/name/)
 	$(if $(MACHINE),mkdir -p results/$(MACHINE))
-	$(program) bench --workload $(WORKLOAD) $(ARGS) \
+	OMP_PROC_BIND=true $(program) bench --workload $(WORKLOAD) --variants auto $(ARGS) \
 	  $(if $(MACHINE),--json results/$(MACHINE)/$(patsubst perf_%,%,$(basename $(notdir $(WORKLOAD)))).json)
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <exception>
 
 #include "cli/commands.hpp"
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done; 1 a verification failed; 2 bad flags, arguments or input;\n"
       "            3 this machine, build or file system could not do it.\n"
       "'onepass SUBCOMMAND --help' shows an example of each.");
+  std::signal(SIGXFSZ, SIG_IGN);  // past a file-size limit, a write fails and says so
   int exit = kDone;
   try {
     add_list(app, exit);

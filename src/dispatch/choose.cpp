@@ -73,10 +73,12 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   if (tiled && p.op == Op::softmax) {
     const auto kept =
         static_cast<std::size_t>(kept_elements(p.cols, plan.split)) * compute_bytes(p);
-    const double room = m.tuning.resident_share * static_cast<double>(m.l2);
+    const double room =
+        std::max(m.tuning.resident_share * static_cast<double>(m.l2),
+                 m.tuning.resident_l3_share * static_cast<double>(m.l3) / plan.threads);
     plan.resident = static_cast<double>(kept) <= room;
     plan.scratch_bytes = plan.resident ? kept : 0;
-    say(reasons, plan.resident ? "weights stay in L2: " : "x is read twice: the weights take ",
+    say(reasons, plan.resident ? "weights stay in cache: " : "x is read twice: the weights take ",
         kept, " bytes a thread, and there is room for ", static_cast<std::int64_t>(room));
   }
   const double written = static_cast<double>(p.rows) * static_cast<double>(p.cols) *

@@ -69,23 +69,28 @@ HWY_INLINE hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
   return hn::Load(d, lanes);
 }
 
-// What a vector looks like in storage, ready for a plain or a streaming store.
+// Rounds to bf16 and leaves it in the upper half of each 32-bit lane.
+template <class D>
+HWY_INLINE auto RoundToBF16(D, hn::Vec<D> v) {
+  const hn::Rebind<uint32_t, D> d32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFF)));
+  const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));  // a NaN, which rounding could make inf
+  return hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
+}
+
+// What a vector looks like in storage, ready to be stored.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
   return v;
 }
 
 template <class D>
-HWY_INLINE auto Convert(D, hn::Vec<D> v, Type<BF16>) {
-  const hn::Rebind<uint32_t, D> d32;
+HWY_INLINE auto Convert(D d, hn::Vec<D> v, Type<BF16>) {
   const hn::Rebind<uint16_t, D> d16;
-  const hn::RebindToSigned<decltype(d32)> di32;
-  const auto bits = hn::BitCast(d32, v);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
-  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFF)));
-  const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000));  // a NaN, which rounding could make inf
-  const auto result = hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
-  return hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(result)));
+  const hn::Rebind<int32_t, D> di32;
+  return hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(RoundToBF16(d, v))));
 }
 
 template <class D>
@@ -104,11 +109,43 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> v, Stored* p) {
   hn::StoreU(Convert(d, v, Type<Stored>{}), raw, reinterpret_cast<Raw<Stored>*>(p));
 }
 
-// Past the caches; p must be aligned to the vector's size in storage.
+// How many vectors of T fill one vector of storage, and these vectors as one.
 template <class D, class Stored>
-HWY_INLINE void StreamAs(D d, hn::Vec<D> v, Stored* p) {
-  const hn::Rebind<Raw<Stored>, D> raw;
-  hn::Stream(Convert(d, v, Type<Stored>{}), raw, reinterpret_cast<Raw<Stored>*>(p));
+HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[1], Type<Stored> stored) {
+  return Convert(d, v[0], stored);
+}
+
+#if HWY_TARGET == HWY_SCALAR
+template <class T, class Stored>
+inline constexpr size_t kGroup = 1;
+#else
+template <class T, class Stored>
+inline constexpr size_t kGroup = sizeof(T) / sizeof(Stored);
+
+template <class D>
+HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<BF16>) {
+  const hn::Repartition<uint16_t, D> d16;  // the upper halves are the odd ones of twice the lanes
+  return hn::ConcatOdd(d16, hn::BitCast(d16, RoundToBF16(d, v[1])),
+                       hn::BitCast(d16, RoundToBF16(d, v[0])));
+}
+
+template <class D>
+HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
+  const hn::Repartition<uint16_t, D> d16;
+  return hn::Combine(d16, Convert(d, v[1], stored), Convert(d, v[0], stored));
+}
+#endif
+
+// kGroup vectors to p. A streaming store goes past the caches; p must then be aligned to a vector.
+template <bool Streaming, class D, class Stored, size_t K>
+HWY_INLINE void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
+  const auto packed = ConvertGroup(d, v, Type<Stored>{});
+  auto* raw = reinterpret_cast<Raw<Stored>*>(p);
+  if constexpr (Streaming) {
+    hn::Stream(packed, hn::DFromV<decltype(packed)>(), raw);
+  } else {
+    hn::StoreU(packed, hn::DFromV<decltype(packed)>(), raw);
+  }
 }
 
 template <class D, class Stored, class T = hn::TFromD<D>>

@@ -268,22 +268,36 @@ class RowWriter {
   template <class D, class Stored>
   HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p,
                               int64_t c) const {
+    constexpr size_t kVectors = kGroup<T, Stored>;
     const size_t lanes = hn::Lanes(d);
+    const size_t step = kVectors * lanes;
+    const auto group_at = [=]<bool Streaming>(std::bool_constant<Streaming>, size_t i) ONEPASS_INLINE {
+      hn::Vec<D> v[kVectors];
+      for (size_t k = 0; k < kVectors; ++k) {
+        v[k] = hn::Mul(hn::LoadU(d, values + i + k * lanes), factor);
+      }
+      StoreGroup<Streaming>(d, v, p + i);
+    };
+    const auto some_at = [=](size_t i, size_t end) ONEPASS_INLINE {
+      for (; i < end; i += lanes) {
+        const size_t count = HWY_MIN(lanes, end - i);
+        StoreTail(d, hn::Mul(LoadTail(d, values + i, count, T(0)), factor), p + i, count);
+      }
+    };
     size_t i = 0;
     if (streaming_) {
-      const size_t vector_bytes = lanes * sizeof(Stored);
-      const size_t past = reinterpret_cast<uintptr_t>(p) % vector_bytes;
-      if (past != 0) {  // only a row's first tile: the others begin aligned, see Tiles
-        i = HWY_MIN(n, (vector_bytes - past) / sizeof(Stored));
-        StoreTail(d, hn::Mul(LoadTail(d, values, i, T(0)), factor), p, i);
+      const size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(Stored) % step;
+      if (past != 0) {  // only a row's first tile: the others begin aligned, see for_each_tile
+        i = HWY_MIN(n, step - past);
+        some_at(0, i);
       }
-      for (; i + lanes <= n; i += lanes) {
-        Fetch(next_, (static_cast<size_t>(c) + i) * next_size_, 1);
-        StreamAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
+      for (; i + step <= n; i += step) {
+        Fetch(next_, (static_cast<size_t>(c) + i) * next_size_, step * next_size_);
+        group_at(std::true_type(), i);
       }
     }
-    for (; i + lanes <= n; i += lanes) StoreAs(d, hn::Mul(hn::LoadU(d, values + i), factor), p + i);
-    if (i < n) StoreTail(d, hn::Mul(LoadTail(d, values + i, n - i, T(0)), factor), p + i, n - i);
+    for (; i + step <= n; i += step) group_at(std::false_type(), i);
+    some_at(i, n);
   }
 
   void* data_;

@@ -82,7 +82,7 @@ HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
   const bool empty = row.d == 0;
   const V shift = hn::Set(d, empty ? 0.0F : row.m);
   const V last = hn::Set(d, empty ? 0.0F : Log ? std::log(row.d) : 1 / row.d);
-  const auto result = [=](size_t i, size_t count) ONEPASS_INLINE {
+  const auto result = [&](size_t i, size_t count) ONEPASS_INLINE {
     if constexpr (Log) {
       const V z = count == lanes ? LoadLanes(d, x + i) : LoadTail(d, x + i, count, 0.0F);
       return hn::Sub(hn::Sub(z, shift), last);
