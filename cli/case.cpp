@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
-#include <fstream>
 #include <functional>
 #include <sstream>
+
+#include "cli/files.hpp"
+#include "cli/guarded.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -225,8 +227,9 @@ std::string to_string(const Case& c) {
 }
 
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
-  std::ifstream file(path);
-  if (!file) return bad("workload: cannot read '{}'", path);
+  std::string text;
+  if (!read_file(path, text).ok()) return bad("workload: cannot read '{}'", path);
+  std::istringstream file(text);
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
@@ -243,10 +246,13 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
 
 Problem problem_of(const Case& c) {
   Problem p{.op = c.op, .rows = c.rows(), .cols = c.cols(), .in = c.in, .out = c.out};
-  const auto last = static_cast<std::int64_t>(c.shape.size()) - 1;
-  const std::int64_t inner = c.axis_index() == last ? c.rows() : c.shape.back();
-  p.unit_stride = p.cols <= 1 || (c.axis_index() == last && c.step == 1);
-  p.unit_rows = !p.unit_stride && c.axis_index() != last && c.step == 1 && inner > 1;
+  const std::vector<std::int64_t> strides = strides_of(c.shape, {c.pad, c.step, c.offset});
+  p.unit_stride = p.cols <= 1 || strides[static_cast<std::size_t>(c.axis_index())] == 1;
+  for (std::size_t i = c.shape.size(); !p.unit_stride && i-- > 0;) {
+    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
+    p.unit_rows = strides[i] == 1;  // the innermost dimension of rows that moves at all
+    break;
+  }
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean;
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;

@@ -29,6 +29,9 @@ double smallest(DType dtype) {
   }
 }
 
+// Infinite where a type with that largest value would be.
+double in_range(double v, double most) { return std::abs(v) > most ? std::copysign(kInf, v) : v; }
+
 double finite_size(double v) { return std::isfinite(v) ? std::abs(v) : 0; }
 
 // One row's view of a call, with the errors that its logits carry.
@@ -77,8 +80,7 @@ class RowBounds {
   }
 
   Expected rounded(double value, double error) const {
-    const double most = std::min(largest(spec_.out), largest(compute_type(spec_.in)));
-    if (std::abs(value) > most) return {std::copysign(kInf, value), 0};
+    value = in_range(value, std::min(largest(spec_.out), largest(compute_type(spec_.in))));
     const double to_output = finite_size(value) * epsilon(spec_.out) * 0.51;
     const double floor = smallest(spec_.out) + smallest(compute_type(spec_.in));
     return {value, error + to_output + floor};
@@ -98,6 +100,10 @@ class RowBounds {
   Row x_, z_, p_;
   double lse_ = 0, m_ = 0, state_error_ = 0;
 };
+
+Expected lse_bound(const RowBounds& row) {
+  return {row.lse(), row.lse_error() + smallest(DType::f32)};
+}
 
 void expect_forward(const Call& call, const RowBounds& row, std::int64_t r, const Sink& sink) {
   const Case& spec = call.spec();
@@ -221,7 +227,7 @@ void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
   const RowBounds row(call, r);
   const Case& spec = call.spec();
   if (spec.lse && spec.op != Op::cross_entropy_backward) {
-    sink.lse(r, {row.lse(), row.lse_error() + smallest(DType::f32)});
+    sink.lse(r, lse_bound(row));
   }
   switch (spec.op) {
     case Op::softmax:
@@ -244,22 +250,27 @@ Expectation expect(const Call& call) {
   Expectation e;
   e.out.resize(static_cast<std::size_t>(call.out().size()));
   if (writes_lse) e.lse.resize(static_cast<std::size_t>(spec.rows()));
-  Expected total{0, smallest(spec.out)};
-  const Sink sink{
-      .out =
-          [&](std::int64_t i, Expected expected) {
-            if (!reduced) e.out[static_cast<std::size_t>(i)] = expected;
-            total.value += expected.value;
-            total.tolerance += expected.tolerance;
-          },
-      .lse = [&](std::int64_t i, Expected expected) { e.lse[static_cast<std::size_t>(i)] = expected; }};
-  for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
-  if (reduced) {
-    const bool mean = spec.reduction == Reduction::mean;
-    const auto count = static_cast<double>(mean ? std::max<std::int64_t>(counted(call), 1) : 1);
-    e.out[0] = {total.value / count,
-                total.tolerance / count + finite_size(total.value / count) * epsilon(spec.out)};
+  const auto into = [](std::vector<Expected>& list) {
+    return [&list](std::int64_t i, Expected x) { list[static_cast<std::size_t>(i)] = x; };
+  };
+  if (!reduced) {
+    const Sink sink{.out = into(e.out), .lse = into(e.lse)};
+    for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
+    return e;
   }
+  // Rows are summed as they are; only the total is rounded to the output's dtype.
+  const bool mean = spec.reduction == Reduction::mean;
+  const auto count = static_cast<double>(mean ? std::max<std::int64_t>(counted(call), 1) : 1);
+  Expected total{0, smallest(spec.out) + smallest(compute_type(spec.in))};
+  for (std::int64_t r = 0; r < spec.rows(); ++r) {
+    const RowBounds row(call, r);
+    if (writes_lse) e.lse[static_cast<std::size_t>(r)] = lse_bound(row);
+    const Expected loss = row_loss(call, row, r);
+    total.value += in_range(loss.value, largest(compute_type(spec.in))) / count;
+    total.tolerance += loss.tolerance / count;
+  }
+  e.out[0] = {in_range(total.value, largest(spec.out)),
+              total.tolerance + finite_size(total.value) * epsilon(spec.out)};
   return e;
 }
 

@@ -16,20 +16,34 @@ constexpr std::byte kPoison{0xFF};
 
 }  // namespace
 
-Status GuardedArray::make(DType dtype, std::span<const std::int64_t> shape, Layout layout) {
+std::vector<std::int64_t> strides_of(std::span<const std::int64_t> shape, Layout layout) {
   std::vector<std::int64_t> strides(shape.size());
-  std::int64_t stride = layout.step;
-  size_ = 1;
+  std::uint64_t stride = static_cast<std::uint64_t>(layout.step);  // unsigned: it may wrap around
   for (std::size_t i = shape.size(); i-- > 0;) {
-    strides[i] = stride;
-    stride = i + 1 == shape.size() ? shape[i] * layout.step + layout.pad : stride * shape[i];
-    size_ *= shape[i];
+    strides[i] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(shape[i]);
+    if (i + 1 == shape.size()) stride += static_cast<std::uint64_t>(layout.pad);
   }
-  const std::int64_t elements = std::max<std::int64_t>(stride, 1) + layout.offset;
-  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype) + 2 * kGuard;
-  if (!storage_.allocate(bytes)) {
-    return {Code::out_of_memory, fmt::format("no memory for an array of {} bytes", bytes)};
+  return strides;
+}
+
+Status GuardedArray::make(DType dtype, std::span<const std::int64_t> shape, Layout layout) {
+  // In floating point first: a shape may be larger than what integers count.
+  double spanned = static_cast<double>(layout.step);
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    spanned = spanned * static_cast<double>(shape[i]) +
+              (i + 1 == shape.size() ? static_cast<double>(layout.pad) : 0.0);
   }
+  spanned = (std::max(spanned, 1.0) + static_cast<double>(layout.offset)) *
+            static_cast<double>(size_of(dtype));
+  const bool countable = spanned < 0x1p60;
+  const std::size_t bytes = countable ? static_cast<std::size_t>(spanned) + 2 * kGuard : 0;
+  if (!countable || !storage_.allocate(bytes)) {
+    return {Code::out_of_memory, fmt::format("no memory for an array of {:.0f} bytes", spanned)};
+  }
+  size_ = 1;
+  for (const std::int64_t extent : shape) size_ *= extent;
+  const std::vector<std::int64_t> strides = strides_of(shape, layout);
   std::memset(storage_.data(), static_cast<int>(kPattern), storage_.size());
   std::byte* first =
       storage_.data() + kGuard + static_cast<std::size_t>(layout.offset) * size_of(dtype);

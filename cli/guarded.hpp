@@ -18,6 +18,8 @@ struct Layout {
   std::int64_t offset = 0;  // elements past an aligned address
 };
 
+std::vector<std::int64_t> strides_of(std::span<const std::int64_t> shape, Layout layout);
+
 class GuardedArray {
  public:
   // Every byte, element or not, holds the guard pattern until it is set or poisoned.

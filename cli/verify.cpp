@@ -92,6 +92,7 @@ Verdict verify(const Case& c) {
 }
 
 std::vector<Case> expand(const Case& c, bool all_fills) {
+  if (find_fill(c.fill) == nullptr) return {c};  // to be refused by name, not left out
   std::vector<Case> with_fill;
   for (const Fill& fill : fills()) {
     Case each = c;

@@ -33,24 +33,29 @@ ONEPASS_HD constexpr State<T> leaf(T x) {
   return {x, T(1)};
 }
 
-// How much two states shrink when they are brought to their common maximum.
+// The exponentials by which two states shrink when they are brought to their common maximum.
 template <class T>
 struct Rescale {
-  T m, a, b;
+  T high, low;
 };
 
 template <class T>
-ONEPASS_HD inline Rescale<T> rescale(T a, T b) {
-  const T m = a > b ? a : b;  // a NaN may be lost here; the d beside it keeps it
+ONEPASS_HD inline Rescale<T> rescale(T high, T low) {
   // Against a maximum of −inf nothing can be subtracted (−inf − −inf is NaN): both sides are empty.
-  const T s = m == minus_infinity<T>() ? T(0) : m;
-  return {m, std::exp(a - s), std::exp(b - s)};
+  const T s = high == minus_infinity<T>() ? T(0) : high;
+  return {std::exp(high - s), std::exp(low - s)};
 }
 
+// The larger maximum first, so that a compiler that fuses the product and the sum cannot tell the
+// two sides apart: merge(a, b) and merge(b, a) are the same bits. A NaN in m may come second and
+// be lost there; d keeps it.
 template <class T>
 ONEPASS_HD inline State<T> merge(State<T> a, State<T> b) {
-  const Rescale<T> r = rescale(a.m, b.m);
-  return {r.m, a.d * r.a + b.d * r.b};
+  const bool ordered = a.m > b.m;
+  const State<T> high = ordered ? a : b;
+  const State<T> low = ordered ? b : a;
+  const Rescale<T> by = rescale(high.m, low.m);
+  return {high.m, high.d * by.high + low.d * by.low};
 }
 
 // exp(x) / Σ exp. The guard asks d == 0, not d > 0, so that a NaN stays a NaN.
@@ -81,8 +86,12 @@ ONEPASS_HD inline Weighted<T, Payload> leaf(T x, Payload value) {
 template <class T, class Payload>
 ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
                                              const Weighted<T, Payload>& b) {
-  const Rescale<T> r = rescale(a.state.m, b.state.m);
-  return {{r.m, a.state.d * r.a + b.state.d * r.b}, a.sum * r.a + b.sum * r.b};
+  const bool ordered = a.state.m > b.state.m;
+  const Weighted<T, Payload>& high = ordered ? a : b;
+  const Weighted<T, Payload>& low = ordered ? b : a;
+  const Rescale<T> by = rescale(high.state.m, low.state.m);
+  return {{high.state.m, high.state.d * by.high + low.state.d * by.low},
+          high.sum * by.high + low.sum * by.low};
 }
 
 // The weighted mean Σ softmax(x)·v; zero for the empty set.

@@ -51,7 +51,10 @@ std::string_view best_variant(const Problem& p, const Machine& m, int threads, R
     say(reasons, "cpu_lanes: the axis is not the innermost, neighbours in memory are rows");
     return "cpu_lanes";
   }
-  if (worth_splitting(p, m, threads, reasons)) return "cpu_split";
+  if (worth_splitting(p, m, threads, reasons)) {
+    say(reasons, "cpu_split: ", threads, " threads share each row");
+    return "cpu_split";
+  }
   if (maps_rows && p.cols <= m.tuning.short_cols && refuse_long(p).empty()) {
     say(reasons, "cpu_short: ", p.cols, " columns, at most ", m.tuning.short_cols,
         ", and no options");
@@ -71,8 +74,10 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   if (variant == "cpu_split") plan.split = threads;
   const bool tiled = variant == "cpu_row" || variant == "cpu_split";
   if (tiled && p.op == Op::softmax) {
-    const auto kept =
-        static_cast<std::size_t>(kept_elements(p.cols, plan.split)) * compute_bytes(p);
+    // A row that long is never kept; its size need not fit the type that counts it.
+    constexpr std::int64_t longest = std::int64_t{1} << 48;
+    const auto kept = static_cast<std::size_t>(kept_elements(std::min(p.cols, longest), plan.split)) *
+                      compute_bytes(p);
     const double room =
         std::max(m.tuning.resident_share * static_cast<double>(m.l2),
                  m.tuning.resident_l3_share * static_cast<double>(m.l3) / plan.threads);

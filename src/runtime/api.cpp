@@ -25,7 +25,8 @@ Status run(const Context& context, const RowArgs& args, std::string_view variant
     return status;
   }
   if (plan_out != nullptr) *plan_out = plan;
-  if (problem.rows == 0) return {};
+  const bool writes_rows = traffic(args.op).writes > 0;
+  if (problem.rows == 0 || (problem.cols == 0 && writes_rows && !args.lse)) return {};
   return find_variant(args.op, plan.variant)->run(args, plan);
 }
 
@@ -60,7 +61,8 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
   std::vector<double> losses(static_cast<std::size_t>(std::min(block, args.space.rows)));
   args.row_losses = losses.data();
   double total = 0;
-  for (std::int64_t first = 0; first < args.space.rows; first += block) {
+  std::int64_t first = 0;
+  do {  // once even for no rows: the variant and the plan are still asked for
     args.first_row = first;
     args.end_row = std::min(first + block, args.space.rows);
     if (Status status = run(context, args, options.variant, options.plan); !status.ok()) {
@@ -69,7 +71,8 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
     for (std::int64_t i = 0; i < args.end_row - first; ++i) {
       total += losses[static_cast<std::size_t>(i)];
     }
-  }
+    first += block;
+  } while (first < args.space.rows);
   const std::int64_t count = options.reduction == Reduction::mean ? counted_rows(args) : 1;
   write(args.out.data, args.out.dtype, 0, count == 0 ? 0.0 : total / static_cast<double>(count));
   return {};

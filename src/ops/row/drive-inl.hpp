@@ -4,9 +4,9 @@
 //   Partial                          what a piece of a row folds to, with a merge
 //   Row(args, plan, row)             readers and writers of one row, with live() and skew()
 //   fold(row, columns, keep)         a piece of a row -> Partial
+//   conclude(row, total, keep)       writes what there is one of a row; x is still untouched
 //   finish(row, total, columns, keep)    writes what depends on the whole row, a piece at a time
 //   hide(row, total, columns)        writes the columns that a mask cuts off
-//   conclude(row, total, keep)       writes what there is one of a row
 // and gets rows over threads (split = 1) or one row over all threads (split > 1) from here.
 
 #if defined(ONEPASS_OPS_ROW_DRIVE_INL) == defined(HWY_TARGET_TOGGLE)
@@ -59,9 +59,9 @@ void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* mem
       const typename Body::Row row(args, plan, args.first_row + r);
       const Columns live = row.live();
       const auto total = body.fold(row, live, keep);
+      body.conclude(row, total, keep);
       body.finish(row, total, live, keep);
       HideBeside(body, row, total, live, args.space.cols);
-      body.conclude(row, total, keep);
     }
   }
 }
@@ -90,14 +90,17 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
       team_merge.put(i, body.fold(row, piece(live, plan.split, i), keep));
     }
     const Partial total = team_merge.all();
+    if (team.rank() == 0) {
+      Keep<T> keep{.buffers = buffers};
+      body.conclude(row, total, keep);
+    }
+    if (args.in_place && args.lse) team.barrier();  // conclude may look at x once more
     for (int i = team.rank(); i < plan.split; i += team.size()) {
       Keep<T> keep = keep_of(i);
       body.finish(row, total, piece(live, plan.split, i), keep);
     }
     if (team.rank() == 0) {
       HideBeside(body, row, total, live, args.space.cols);
-      Keep<T> keep{.buffers = buffers};
-      body.conclude(row, total, keep);
     }
   }
 }

@@ -45,24 +45,31 @@ Bytes bytes_of(const ConstTensor& t) {
           base + static_cast<std::uintptr_t>((high + 1) * size)};
 }
 
-// Two windows of one wider array, side by side: the ranges interleave, the elements do not.
-bool interleaved(const ConstTensor& a, const ConstTensor& b) {
-  const std::vector<Dimension> da = moving(a);
-  const std::vector<Dimension> db = moving(b);
-  if (da.empty() || db.empty()) return false;
-  const std::int64_t size_a = static_cast<std::int64_t>(size_of(a.dtype));
-  const std::int64_t size_b = static_cast<std::int64_t>(size_of(b.dtype));
-  const std::int64_t period = da[0].stride * size_a;
-  if (period == 0 || period != db[0].stride * size_b) return false;
-  const auto width = [](const std::vector<Dimension>& d, std::int64_t size) {
-    std::int64_t elements = 1;
-    for (std::size_t i = 1; i < d.size(); ++i) elements += (d[i].extent - 1) * d[i].stride;
-    return elements * size;
-  };
-  const auto start_a = static_cast<std::int64_t>(bytes_of(a).begin);
-  const auto start_b = static_cast<std::int64_t>(bytes_of(b).begin);
-  const std::int64_t behind = ((start_b - start_a) % period + period) % period;
-  return behind >= width(da, size_a) && behind + width(db, size_b) <= period;
+// Bytes that the dimensions from `level` on span.
+std::int64_t width(const std::vector<Dimension>& d, std::size_t level, std::int64_t size) {
+  std::int64_t elements = 1;
+  for (std::size_t i = level; i < d.size(); ++i) elements += (d[i].extent - 1) * d[i].stride;
+  return elements * size;
+}
+
+// Whether elements of two arrays that step alike meet, b lying `apart` bytes behind a. Seen through
+// the widest step, b lies within one step of a or one step before that; only where the insides
+// reach each other then, they are looked into.
+bool meet(const std::vector<Dimension>& a, std::int64_t size_a, const std::vector<Dimension>& b,
+          std::int64_t size_b, std::size_t level, std::int64_t apart) {
+  if (level == a.size() || level == b.size()) {
+    return apart < width(a, level, size_a) && -apart < width(b, level, size_b);
+  }
+  const std::int64_t step = a[level].stride * size_a;
+  if (step == 0 || step != b[level].stride * size_b) return true;  // cannot tell: say they do
+  const std::int64_t behind = (apart % step + step) % step;
+  for (const std::int64_t each : {behind, behind - step}) {
+    if (each < width(a, level + 1, size_a) && -each < width(b, level + 1, size_b) &&
+        meet(a, size_a, b, size_b, level + 1, each)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -84,6 +91,9 @@ Status check_tensor(std::string_view argument, const ConstTensor& t, bool writte
   if (t.rank > kMaxRank) {
     return invalid(argument, "has more than ", kMaxRank,
                    " dimensions, or strides that do not match its shape");
+  }
+  if (size_of(t.dtype) == 0) {
+    return invalid(argument, "dtype ", static_cast<int>(t.dtype), " does not exist");
   }
   std::int64_t elements = 1;
   for (int i = 0; i < t.rank; ++i) {
@@ -242,7 +252,11 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   const Bytes first = bytes_of(a);
   const Bytes second = bytes_of(b);
   if (first.begin == first.end || second.begin == second.end) return false;
-  return first.begin < second.end && second.begin < first.end && !interleaved(a, b);
+  if (first.begin >= second.end || second.begin >= first.end) return false;
+  // The ranges interleave, as windows of one wider array do; the elements need not.
+  return meet(moving(a), static_cast<std::int64_t>(size_of(a.dtype)), moving(b),
+              static_cast<std::int64_t>(size_of(b.dtype)), 0,
+              static_cast<std::int64_t>(second.begin - first.begin));
 }
 
 }  // namespace onepass

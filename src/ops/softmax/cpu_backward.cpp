@@ -51,16 +51,18 @@ struct BackwardBody {
     using V = hn::Vec<decltype(d)>;
     Partial total{T(0)};
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
-      const T* dy = visible_gradient(row, c, n, keep);
-      const auto as_it_is = [](auto&, size_t) ONEPASS_INLINE {};
+      // A hidden logit has no say in the gradient: its term is 0, whatever y and dy hold there.
+      T* term = keep.buffers.out;
+      const T* dy = row.dy.tile(c, n, keep.buffers.other);
       if constexpr (Log) {
-        total.value += SumOf(d, dy, n, T(0), as_it_is);
+        Map(d, dy, n, term, [](V g) ONEPASS_INLINE { return g; });
       } else {
-        T* product = keep.buffers.out;
-        Map2(d, row.y.tile(c, n, keep.buffers.x), dy, n, product,
+        Map2(d, row.y.tile(c, n, keep.buffers.x), dy, n, term,
              [](V y, V g) ONEPASS_INLINE { return hn::Mul(y, g); });
-        total.value += SumOf(d, static_cast<const T*>(product), n, T(0), as_it_is);
       }
+      row.logits.hide(c, n, term, T(0));
+      total.value += SumOf(d, static_cast<const T*>(term), n, T(0),
+                           [](auto&, size_t) ONEPASS_INLINE {});
     });
     return total;
   }
@@ -71,7 +73,7 @@ struct BackwardBody {
     const V sum = hn::Set(d, total.value);
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* dx = keep.buffers.out;
-      const T* dy = visible_gradient(row, c, n, keep);
+      const T* dy = row.dy.tile(c, n, keep.buffers.other);
       const T* y = row.y.tile(c, n, keep.buffers.x);
       if constexpr (Log) {
         Map2(d, y, dy, n, dx, [=](V v, V g) ONEPASS_INLINE {
@@ -88,16 +90,6 @@ struct BackwardBody {
 
   void hide(const Row& row, Partial, Columns columns) const { row.dx.fill(columns, T(0)); }
   void conclude(const Row&, Partial, Keep<T>&) const {}
-
- private:
-  // dy, and 0 for what a boolean mask hides: a hidden logit has no say in the gradient.
-  const T* visible_gradient(const Row& row, int64_t c, size_t n, Keep<T>& keep) const {
-    const T* dy = row.dy.tile(c, n, keep.buffers.other);
-    if (!args.logits.boolean) return dy;
-    if (dy != keep.buffers.other) std::copy_n(dy, n, keep.buffers.other);
-    row.logits.hide(c, n, keep.buffers.other, T(0));
-    return keep.buffers.other;
-  }
 };
 
 template <class T>

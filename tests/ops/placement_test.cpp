@@ -1,0 +1,424 @@
+// The same bits every time, wherever the data lies, whoever calls, in how little memory.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/number.hpp"
+#include "core/problem.hpp"
+#include "onepass/onepass.hpp"
+#include "ops/variant.hpp"
+#include "oracle/oracle.hpp"
+#include "tests/support/values.hpp"
+
+namespace onepass {
+namespace {
+
+using namespace test;
+
+// ---- The same bits ----------------------------------------------------------------------------
+
+// Every op once, on the same data each time it is called.
+struct Workbench {
+  static constexpr std::int64_t rows = 37, cols = 3001;  // enough work for three threads
+
+  explicit Workbench(DType dtype)
+      : x(dtype, {rows, cols}, numbers(rows * cols)),
+        y(dtype, {rows, cols}, std::vector<double>(rows * cols, 0.0625)),
+        dy(dtype, {rows, cols}, numbers(rows * cols, 2)),
+        target(DType::i32, {rows}),
+        dloss(DType::f32, {rows}, numbers(rows, 3)) {
+    for (std::int64_t r = 0; r < rows; ++r) target.set(r, static_cast<double>(r * 80));
+  }
+
+  static std::vector<std::int64_t> shape_of(Op op) {
+    return traffic(op).writes > 0 ? std::vector{rows, cols} : std::vector{rows};
+  }
+
+  Status run(Op op, int threads, std::string_view variant, Values& out, Plan& plan) const {
+    const Context context = Context::cpu(threads);
+    const SoftmaxOptions options{.variant = variant, .plan = &plan};
+    const BackwardOptions backward{.variant = variant, .plan = &plan};
+    const CrossEntropyOptions loss{.label_smoothing = 0.1, .variant = variant, .plan = &plan};
+    switch (op) {
+      case Op::softmax_backward:
+        return softmax_backward(context, y.tensor(), dy.tensor(), out.tensor(), backward);
+      case Op::log_softmax_backward:
+        return log_softmax_backward(context, y.tensor(), dy.tensor(), out.tensor(), backward);
+      case Op::cross_entropy:
+        return cross_entropy(context, x.tensor(), target.tensor(), out.tensor(), loss);
+      case Op::cross_entropy_backward:
+        return cross_entropy_backward(context, x.tensor(), target.tensor(), {}, dloss.tensor(),
+                                      out.tensor(), loss);
+      default: return forward(op, context, x, out, options);
+    }
+  }
+
+  Values x, y, dy, target, dloss;
+};
+
+TEST(PlacementTest, TwentyRunsOfOnePlanGiveTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Workbench bench(dtype);
+    for (const Op op : kAllOps) {
+      for (const std::string_view variant : {"cpu_row", "cpu_split"}) {
+        SCOPED_TRACE(std::string(name(op)) + " " + std::string(variant));
+        Values first(dtype, Workbench::shape_of(op));
+        Plan plan;
+        ASSERT_TRUE(bench.run(op, 3, variant, first, plan).ok());
+        EXPECT_EQ(plan.threads, 3);
+        EXPECT_EQ(plan.split, variant == "cpu_split" ? 3 : 1);
+        for (int repeat = 1; repeat < 20; ++repeat) {
+          Values again(dtype, Workbench::shape_of(op));
+          Plan same;
+          ASSERT_TRUE(bench.run(op, 3, variant, again, same).ok());
+          ASSERT_EQ(same, plan) << to_string(same);
+          ASSERT_EQ(again, first) << "run " << repeat;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlacementTest, WholeRowsGiveTheSameBitsWhateverTheThreads) {
+  for (const DType dtype : kFloating) {
+    const Workbench bench(dtype);
+    for (const Op op : kAllOps) {
+      SCOPED_TRACE(std::string(name(op)) + " " + std::string(name(dtype)));
+      Values alone(dtype, Workbench::shape_of(op));
+      Plan plan;
+      ASSERT_TRUE(bench.run(op, 1, "cpu_row", alone, plan).ok());
+      EXPECT_EQ(plan.threads, 1);
+      for (const int threads : {2, 3}) {
+        Values shared(dtype, Workbench::shape_of(op));
+        ASSERT_TRUE(bench.run(op, threads, "cpu_row", shared, plan).ok());
+        EXPECT_EQ(plan.threads, threads);
+        EXPECT_EQ(plan.split, 1);
+        EXPECT_EQ(shared, alone) << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(PlacementTest, AReducedLossHasTheSameBitsWhateverTheThreads) {
+  constexpr std::int64_t rows = 9000, cols = 7;  // more rows than are summed at a time
+  const Values x(DType::f32, {rows, cols}, numbers(rows * cols));
+  Values target(DType::i64, {rows});
+  for (std::int64_t r = 0; r < rows; ++r)
+    target.set(r, static_cast<double>(r % 5 == 3 ? -100 : r % 7));
+  for (const Reduction reduction : {Reduction::sum, Reduction::mean}) {
+    Values alone(DType::f64, {});
+    Plan plan;
+    ASSERT_TRUE(cross_entropy(Context::cpu(1), x.tensor(), target.tensor(), alone.tensor(),
+                              {.reduction = reduction, .plan = &plan})
+                    .ok());
+    EXPECT_EQ(plan.threads, 1);
+    EXPECT_GT(alone.get(0), reduction == Reduction::sum ? 7000 : 1);
+    for (const int threads : {2, 3}) {
+      Values shared(DType::f64, {});
+      ASSERT_TRUE(cross_entropy(Context::cpu(threads), x.tensor(), target.tensor(), shared.tensor(),
+                                {.reduction = reduction, .plan = &plan})
+                      .ok());
+      EXPECT_EQ(plan.threads, threads);
+      EXPECT_EQ(shared, alone) << threads << " threads";
+    }
+  }
+}
+
+TEST(PlacementTest, InPlaceGivesTheBitsOfOutOfPlace) {
+  constexpr std::int64_t rows = 5, cols = 2500;
+  const std::vector<std::int64_t> shape = {rows, cols};
+  const Values length(DType::i32, {rows}, {0, 100, 2100, 2499, 2500});
+  const Values target(DType::i64, {rows}, {0, 50, 2000, 2499, -100});
+  const Values dloss(DType::f32, {rows}, {1, 2, 3, 4, 5});
+  const Context context = Context::cpu(1);
+  for_each_isa([&] {
+    for (const DType dtype : kFloating) {
+      SCOPED_TRACE(name(dtype));
+      const Values x(dtype, shape, numbers(rows * cols));
+      const Values y(dtype, shape, std::vector<double>(rows * cols, 0.03125));
+      const Values dy(dtype, shape, numbers(rows * cols, 2));
+      // Runs op(inputs, out), then again with `out` laid over the input `over`.
+      const auto expect_same = [&](std::string_view what, const Values& over, auto op) {
+        SCOPED_TRACE(what);
+        Values apart(dtype, shape);
+        Status status = op(over, apart);
+        ASSERT_TRUE(status.ok()) << status.message();
+        Values both = over;
+        status = op(both, both);
+        ASSERT_TRUE(status.ok()) << status.message();
+        EXPECT_EQ(both, apart);
+      };
+      for (const Mask& mask : {Mask{}, lengths(length.tensor())}) {
+        for (const Op op : {Op::softmax, Op::log_softmax}) {
+          for (const Variant& v : variants(op)) {
+            if (v.name == "cpu_short" || v.name == "cpu_lanes") continue;
+            expect_same(v.name, x, [&](const Values& in, Values& out) {
+              return forward(op, context, in, out, {.mask = mask, .variant = v.name});
+            });
+          }
+        }
+        const BackwardOptions options{.softcap = 6, .mask = mask, .x = x.tensor()};
+        expect_same("dx over dy", dy, [&](const Values& in, Values& out) {
+          return softmax_backward(context, y.tensor(), in.tensor(), out.tensor(), options);
+        });
+        expect_same("dx over y", y, [&](const Values& in, Values& out) {
+          return log_softmax_backward(context, in.tensor(), dy.tensor(), out.tensor(), options);
+        });
+        expect_same("dx over x", x, [&](const Values& in, Values& out) {
+          BackwardOptions own = options;
+          own.x = in.tensor();
+          return softmax_backward(context, y.tensor(), dy.tensor(), out.tensor(), own);
+        });
+        expect_same("dx over logits", x, [&](const Values& in, Values& out) {
+          return cross_entropy_backward(context, in.tensor(), target.tensor(), {}, dloss.tensor(),
+                                        out.tensor(), {.mask = mask, .label_smoothing = 0.1});
+        });
+      }
+      Values short_x(dtype, {40, 21}, numbers(40 * 21));
+      for (const int axis : {1, 0}) {  // cpu_short, cpu_lanes
+        Values apart(dtype, {40, 21}), both = short_x;
+        ASSERT_TRUE(forward(Op::softmax, context, short_x, apart, {.axis = axis}).ok());
+        ASSERT_TRUE(forward(Op::softmax, context, both, both, {.axis = axis}).ok());
+        EXPECT_EQ(both, apart) << "axis " << axis;
+      }
+    }
+  });
+}
+
+// ---- Where the data may lie, and who may call -------------------------------------------------
+
+TEST(PlacementTest, SeveralHostThreadsAtOnce) {
+  constexpr int callers = 8, calls = 50;
+  std::vector<std::string> wrong(callers);
+  std::vector<std::thread> threads;
+  for (int caller = 0; caller < callers; ++caller) {
+    threads.emplace_back([caller, &wrong] {
+      // Different shapes, so that scratch memory of different sizes is asked for all the time.
+      const std::int64_t rows = 1 + caller % 3, cols = 20000 + 1000 * caller;
+      const Values x(DType::f32, {rows, cols},
+                     numbers(rows * cols, static_cast<std::uint64_t>(caller)));
+      std::vector<double> expected;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        oracle::Row row;
+        for (std::int64_t c = 0; c < cols; ++c) row.push_back(x.get(r * cols + c));
+        for (const double weight : oracle::softmax(row)) expected.push_back(weight);
+      }
+      for (int call = 0; call < calls && wrong[static_cast<std::size_t>(caller)].empty(); ++call) {
+        Values y(DType::f32, {rows, cols});
+        const Status status = forward(Op::softmax, Context::cpu(1 + call % 3), x, y,
+                                      {.variant = call % 2 == 0 ? "cpu_split" : "cpu_row"});
+        std::string& message = wrong[static_cast<std::size_t>(caller)];
+        if (!status.ok()) message = status.message();
+        for (std::int64_t i = 0; i < rows * cols && message.empty(); ++i) {
+          const double e = expected[static_cast<std::size_t>(i)];
+          if (!(std::abs(y.get(i) - e) <= 1e-6 * e + 1e-37)) {
+            message = "call " + std::to_string(call) + ", element " + std::to_string(i) + ": " +
+                      std::to_string(y.get(i)) + " is not " + std::to_string(e);
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& message : wrong) EXPECT_EQ(message, "");
+}
+
+// x and y as views of one array; what is in neither keeps its value.
+void expect_views_work(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides,
+                       std::int64_t x_offset, std::int64_t y_offset, std::int64_t elements) {
+  std::vector<float> memory(static_cast<std::size_t>(elements), 77.0F);
+  const auto at = [&](std::int64_t offset, std::int64_t r, std::int64_t c) -> float& {
+    return memory[static_cast<std::size_t>(offset + r * strides[0] + c * strides[1])];
+  };
+  const std::vector<double> values = numbers(shape[0] * shape[1]);
+  Values dense(DType::f32, shape), expected(DType::f32, shape);
+  for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    dense.set(i, values[static_cast<std::size_t>(i)]);
+    at(x_offset, i / shape[1], i % shape[1]) =
+        static_cast<float>(values[static_cast<std::size_t>(i)]);
+  }
+  ASSERT_TRUE(forward(Op::softmax, Context::cpu(1), dense, expected).ok());
+  const Status status =
+      softmax(Context::cpu(1), Tensor(memory.data() + x_offset, DType::f32, shape, strides),
+              Tensor(memory.data() + y_offset, DType::f32, shape, strides));
+  ASSERT_TRUE(status.ok()) << status.message();
+  std::int64_t others = elements - 2 * shape[0] * shape[1];
+  for (const float v : memory) others -= v == 77.0F ? 1 : 0;
+  EXPECT_EQ(others, 0) << "elements beside x and y were written";
+  for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    EXPECT_EQ(at(x_offset, i / shape[1], i % shape[1]), dense.get(i)) << "x, " << i;
+    EXPECT_NEAR(at(y_offset, i / shape[1], i % shape[1]), expected.get(i), 5e-7) << "y, " << i;
+  }
+}
+
+TEST(PlacementTest, InterleavedWindowsOfOneArray) {
+  expect_views_work({4, 9}, {18, 1}, 0, 9, 4 * 18);     // halves of wide rows
+  expect_views_work({4, 9}, {25, 1}, 14, 2, 4 * 25);    // with space between, y before x
+  expect_views_work({4, 9}, {18, 2}, 0, 1, 4 * 18);     // even and odd columns
+  expect_views_work({4, 9}, {1, 8}, 0, 4, 9 * 8);       // halves of columns: rows in lanes
+  expect_views_work({4, 9}, {-20, 1}, 60, 70, 4 * 20);  // rows from the bottom up
+  expect_views_work({4, 9}, {20, -1}, 8, 18, 4 * 20);   // columns from the right
+}
+
+// Address space, of which only the pages that are touched cost memory.
+class Wide {
+ public:
+  explicit Wide(std::size_t bytes)
+      : size_(bytes),
+        data_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  Wide(const Wide&) = delete;
+  Wide& operator=(const Wide&) = delete;
+  ~Wide() {
+    if (present()) ::munmap(data_, size_);
+  }
+  bool present() const { return data_ != MAP_FAILED; }
+  BF16* at(std::int64_t element) const { return static_cast<BF16*>(data_) + element; }
+
+ private:
+  std::size_t size_;
+  void* data_;
+};
+
+TEST(PlacementTest, StridesPastThirtyTwoBits) {
+  constexpr std::int64_t far = (std::int64_t{1} << 31) + 5, cols = 20;
+  const Wide memory(static_cast<std::size_t>(far + 1000) * sizeof(BF16));
+  if (!memory.present()) GTEST_SKIP() << "no 4 GiB of address space";
+  const std::vector<double> values = numbers(2 * cols);
+  Values expected(DType::bf16, {2, cols}), expected_lse(DType::f32, {2});
+  ASSERT_TRUE(
+      forward(Op::softmax, Context::cpu(1), Values(DType::bf16, {2, cols}, values), expected).ok());
+  ASSERT_TRUE(
+      forward(Op::logsumexp, Context::cpu(1), Values(DType::bf16, {2, cols}, values), expected_lse)
+          .ok());
+  // As rows far apart, as the same from the last row up, and along an axis that is not the last.
+  struct View {
+    std::int64_t x, y, row_stride, col_stride;
+    int axis;
+  };
+  for (const View& view :
+       {View{0, 500, far, 1, 1}, View{far, far + 500, -far, 1, 1}, View{0, 500, far, 2, 1}}) {
+    for (const Variant& v : variants(Op::softmax)) {
+      SCOPED_TRACE(v.name);
+      for (std::int64_t i = 0; i < 2 * cols; ++i) {
+        const std::int64_t at = i / cols * view.row_stride + i % cols * view.col_stride;
+        *memory.at(view.x + at) = to_bf16(static_cast<float>(values[static_cast<std::size_t>(i)]));
+        *memory.at(view.y + at) = BF16{0xFFFF};
+      }
+      const Tensor x(memory.at(view.x), DType::bf16, {2, cols}, {view.row_stride, view.col_stride});
+      const Tensor y(memory.at(view.y), DType::bf16, {2, cols}, {view.row_stride, view.col_stride});
+      const Status status = softmax(Context::cpu(1), x, y, {.variant = v.name});
+      if (status.code() == Code::unsupported) continue;
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (std::int64_t i = 0; i < 2 * cols; ++i) {
+        const std::int64_t at = i / cols * view.row_stride + i % cols * view.col_stride;
+        EXPECT_NEAR(to_float(*memory.at(view.y + at)), expected.get(i), expected.get(i) * 0x1p-7)
+            << i;
+      }
+      Values lse(DType::f32, {2});
+      ASSERT_TRUE(logsumexp(Context::cpu(1), x, lse.tensor()).ok());
+      EXPECT_NEAR(lse.get(0), expected_lse.get(0), 1e-5);
+      EXPECT_NEAR(lse.get(1), expected_lse.get(1), 1e-5);
+    }
+  }
+}
+
+TEST(PlacementTest, ColumnsPastThirtyTwoBits) {
+  constexpr std::int64_t far = (std::int64_t{1} << 31) + 5, rows = 20;
+  const Wide memory(static_cast<std::size_t>(far + 1000) * sizeof(BF16));
+  if (!memory.present()) GTEST_SKIP() << "no 4 GiB of address space";
+  for (const std::string_view variant : {"cpu_serial", "cpu_row", "cpu_split", "cpu_lanes"}) {
+    SCOPED_TRACE(variant);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      *memory.at(r) = to_bf16(0.5F);
+      *memory.at(far + r) = to_bf16(static_cast<float>(r) - 8);
+    }
+    const Tensor x(memory.at(0), DType::bf16, {2, rows}, {far, 1});
+    const Tensor y(memory.at(500), DType::bf16, {2, rows}, {far, 1});
+    const Status status = softmax(Context::cpu(1), x, y, {.axis = 0, .variant = variant});
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const double first = 1 / (1 + std::exp(static_cast<double>(r) - 8.5));
+      EXPECT_NEAR(to_float(*memory.at(500 + r)), first, first * 0x1p-7) << r;
+      EXPECT_NEAR(to_float(*memory.at(far + 500 + r)), 1 - first, (1 - first) * 0x1p-7) << r;
+    }
+  }
+}
+
+// ---- Memory -----------------------------------------------------------------------------------
+
+// A line of /proc/self/status, in bytes.
+std::int64_t memory_status(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(key + ":")) return std::stoll(line.substr(key.size() + 1)) << 10;
+  }
+  return -1;
+}
+
+// How far the process grows while body runs; nothing where Linux does not tell.
+std::optional<std::int64_t> growth(const std::function<void()>& body) {
+  { std::ofstream("/proc/self/clear_refs") << "5"; }  // the high-water mark falls to what is in use
+  const std::int64_t before = memory_status("VmRSS");
+  if (before < 0 || memory_status("VmHWM") > before + (1 << 20)) return std::nullopt;
+  body();
+  return memory_status("VmHWM") - before;
+}
+
+TEST(PlacementSlow, ExtraMemoryIsAtMostOneRowAThread) {
+  constexpr std::int64_t rows = 4, cols = 1 << 20;
+  // A row, and the maxima of its tiles, a stack, and how exactly Linux counts.
+  constexpr std::int64_t allowed = cols * 4 + (256 << 10);
+  std::vector<float> x(rows * cols), y(rows * cols), dx(rows * cols), per_row(rows), lse(rows);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7919 % 1000) / 100;
+  const std::vector<std::int32_t> target(rows, 3);
+  const std::vector<std::int64_t> shape = {rows, cols};
+  const ConstTensor in(x.data(), DType::f32, shape);
+  const Tensor out(y.data(), DType::f32, shape), gradient(dx.data(), DType::f32, shape);
+  const Tensor each(per_row.data(), DType::f32, {rows}), sums(lse.data(), DType::f32, {rows});
+  const ConstTensor classes(target.data(), DType::i32, {rows});
+  for (const int threads : {1, 2}) {
+    const Context context = Context::cpu(threads);
+    const auto check = [&](Op op, std::string_view variant, const std::function<Status()>& call) {
+      Status status;
+      const auto grown = growth([&] { status = call(); });
+      if (!grown) GTEST_SKIP() << "no high-water mark to be had";
+      ASSERT_TRUE(status.ok()) << status.message();
+      EXPECT_LT(*grown, threads * allowed) << name(op) << " " << variant << ", " << threads;
+    };
+    for (const std::string_view v : {"cpu_row", "cpu_split"}) {
+      check(Op::softmax, v, [&] { return softmax(context, in, out, {.lse = sums, .variant = v}); });
+      check(Op::log_softmax, v, [&] { return log_softmax(context, in, gradient, {.variant = v}); });
+      check(Op::logsumexp, v, [&] { return logsumexp(context, in, each, {.variant = v}); });
+      check(Op::softmax_backward, v,
+            [&] { return softmax_backward(context, out, in, gradient, {.variant = v}); });
+      check(Op::log_softmax_backward, v,
+            [&] { return log_softmax_backward(context, out, in, gradient, {.variant = v}); });
+      check(Op::cross_entropy, v,
+            [&] { return cross_entropy(context, in, classes, each, {.variant = v}); });
+      check(Op::cross_entropy_backward, v, [&] {
+        return cross_entropy_backward(context, in, classes, {}, each, gradient, {.variant = v});
+      });
+    }
+  }
+}
+
+// The yardstick itself: memory that is touched shows.
+TEST(PlacementSlow, MemoryThatIsTouchedShows) {
+  const auto grown = growth([] {
+    const std::vector<char> touched(16 << 20, 1);
+    EXPECT_EQ(touched[5], 1);
+  });
+  if (!grown) GTEST_SKIP() << "no high-water mark to be had";
+  EXPECT_GE(*grown, 8 << 20);
+}
+
+}  // namespace
+}  // namespace onepass

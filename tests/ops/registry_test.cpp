@@ -1,0 +1,153 @@
+// The explicit list of variants, as `onepass list` and the dispatcher rely on it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "ops/variant.hpp"
+
+namespace onepass {
+namespace {
+
+TEST(RegistryTest, NamesAreUniqueWithinAnOp) {
+  for (const Op op : kAllOps) {
+    std::set<std::string_view> names;
+    EXPECT_FALSE(variants(op).empty()) << name(op);
+    for (const Variant& v : variants(op)) {
+      EXPECT_TRUE(names.insert(v.name).second) << name(op) << " has two of " << v.name;
+      EXPECT_EQ(v.name.find_first_of(" ,="), std::string_view::npos)
+          << v.name << " cannot be written in a problem or a list";
+    }
+  }
+}
+
+TEST(RegistryTest, EveryVariantSaysWhatItNeedsAndHowItWorks) {
+  for (const Op op : kAllOps) {
+    for (const Variant& v : variants(op)) {
+      EXPECT_FALSE(v.name.empty()) << name(op);
+      EXPECT_FALSE(v.needs.empty()) << v.name;
+      EXPECT_FALSE(v.idea.empty()) << v.name;
+      EXPECT_NE(v.refuses, nullptr) << v.name;
+      EXPECT_NE(v.run, nullptr) << v.name;
+      EXPECT_NE(name(v.role), "?") << v.name;
+    }
+  }
+}
+
+TEST(RegistryTest, AVariantIsListedUnderExactlyItsOps) {
+  for (const Op op : kAllOps) {
+    for (const Variant& v : variants(op)) {
+      EXPECT_NE(v.ops & only(op), 0U) << v.name << " under " << name(op);
+      for (const Op other : kAllOps) {
+        const bool listed = find_variant(other, v.name) != nullptr;
+        const bool claims = (v.ops & only(other)) != 0;
+        EXPECT_TRUE(listed || !claims) << v.name << " is missing under " << name(other);
+      }
+    }
+  }
+}
+
+std::vector<Problem> any_problems(Op op) {
+  std::vector<Problem> problems;
+  constexpr std::array dtypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
+  for (const std::int64_t rows : {0, 1, 1000}) {
+    for (const std::int64_t cols : {0, 1, 511, 512, 513, 1 << 20}) {
+      for (const DType in : dtypes) {
+        for (const DType out : dtypes) {
+          for (unsigned flags = 0; flags < 64; ++flags) {
+            problems.push_back({.op = op,
+                                .rows = rows,
+                                .cols = cols,
+                                .in = in,
+                                .out = out,
+                                .unit_stride = (flags & 1) != 0,
+                                .unit_rows = (flags & 2) != 0,
+                                .plain = (flags & 4) != 0,
+                                .whole_rows = (flags & 8) != 0,
+                                .wants_lse = (flags & 16) != 0,
+                                .in_place = (flags & 32) != 0});
+          }
+        }
+      }
+    }
+  }
+  return problems;
+}
+
+TEST(RegistryTest, SomethingThatShipsRunsEverything) {
+  for (const Op op : kAllOps) {
+    const std::vector<Problem> problems = any_problems(op);
+    const auto runs_all = [&](const Variant& v) {
+      return v.role == Role::ship &&
+             std::all_of(problems.begin(), problems.end(),
+                         [&](const Problem& p) { return v.refuses(p).empty(); });
+    };
+    EXPECT_TRUE(std::any_of(variants(op).begin(), variants(op).end(), runs_all)) << name(op);
+  }
+}
+
+TEST(RegistryTest, NoVariantRefusesEverything) {
+  for (const Op op : kAllOps) {
+    const std::vector<Problem> problems = any_problems(op);
+    for (const Variant& v : variants(op)) {
+      EXPECT_TRUE(std::any_of(problems.begin(), problems.end(),
+                              [&](const Problem& p) { return v.refuses(p).empty(); }))
+          << name(op) << " " << v.name;
+    }
+  }
+}
+
+TEST(RegistryTest, ShortAndLaneVariantsRefuseWhatTheyCannotDo) {
+  const Variant* brief = find_variant(Op::softmax, "cpu_short");
+  const Variant* lanes = find_variant(Op::softmax, "cpu_lanes");
+  ASSERT_NE(brief, nullptr);
+  ASSERT_NE(lanes, nullptr);
+  const Problem dense{.op = Op::softmax, .rows = 8, .cols = 512};
+  Problem apart = dense;
+  apart.unit_stride = false;
+  apart.unit_rows = true;
+  EXPECT_EQ(brief->refuses(dense), "");
+  EXPECT_EQ(lanes->refuses(apart), "");
+  EXPECT_NE(brief->refuses(apart), "");
+  EXPECT_NE(lanes->refuses(dense), "");
+  const auto both_refuse = [&](auto change) {
+    Problem for_short = dense;
+    Problem for_lanes = apart;
+    change(for_short);
+    change(for_lanes);
+    return !brief->refuses(for_short).empty() && !lanes->refuses(for_lanes).empty();
+  };
+  EXPECT_TRUE(both_refuse([](Problem& p) { p.plain = false; }));
+  EXPECT_TRUE(both_refuse([](Problem& p) { p.whole_rows = false; }));
+  EXPECT_TRUE(both_refuse([](Problem& p) { p.wants_lse = true; }));
+  Problem long_rows = dense;
+  long_rows.cols = 513;
+  EXPECT_NE(brief->refuses(long_rows), "");
+  Problem wide = dense;
+  wide.in = DType::f64;
+  EXPECT_NE(brief->refuses(wide), "");
+}
+
+TEST(RegistryTest, FindVariantFindsByOpAndName) {
+  for (const Op op : kAllOps) {
+    for (const Variant& v : variants(op)) {
+      const Variant* found = find_variant(op, v.name);
+      ASSERT_NE(found, nullptr) << v.name;
+      EXPECT_EQ(found, &v) << v.name;
+    }
+    EXPECT_EQ(find_variant(op, ""), nullptr);
+    EXPECT_EQ(find_variant(op, "cpu"), nullptr);
+    EXPECT_EQ(find_variant(op, "CPU_ROW"), nullptr);
+  }
+  EXPECT_EQ(find_variant(Op::cross_entropy, "cpu_lanes"), nullptr);
+}
+
+TEST(RegistryTest, OpsAndTheirNames) {
+  for (const Op op : kAllOps) EXPECT_EQ(op_named(name(op)), op);
+  EXPECT_EQ(op_named("soft_max"), std::nullopt);
+  EXPECT_EQ(op_named(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace onepass
