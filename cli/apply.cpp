@@ -36,8 +36,11 @@ Status apply(Op op, const Flags& flags) {
   const int axis = flags.axis < 0 ? flags.axis + rank : flags.axis;
   if (axis >= 0 && axis < rank) row_shape.erase(row_shape.begin() + axis);
 
-  SoftmaxOptions options{.axis = flags.axis, .scale = flags.scale, .temperature = flags.temperature,
-                         .softcap = flags.softcap, .variant = flags.variant};
+  SoftmaxOptions options{.axis = flags.axis,
+                         .scale = flags.scale,
+                         .temperature = flags.temperature,
+                         .softcap = flags.softcap,
+                         .variant = flags.variant};
   Array mask;
   if (!flags.mask.empty()) {
     if (Status status = read_npy(flags.mask, flags.bf16, mask); !status.ok()) return status;
@@ -61,7 +64,8 @@ Status apply(Op op, const Flags& flags) {
                                                 : logsumexp(context, in, y.view(), options);
   if (!status.ok()) return status;
   if (!flags.lse.empty()) {
-    if (Status wrote = write_npy(flags.lse, wide, row_shape, lse.bytes()); !wrote.ok()) return wrote;
+    if (Status wrote = write_npy(flags.lse, wide, row_shape, lse.bytes()); !wrote.ok())
+      return wrote;
   }
   return write_npy(flags.out, dtype, out_shape, y.bytes());
 }
@@ -82,7 +86,8 @@ void add_one(CLI::App& app, int& exit, Op op, const std::string& command_name,
   command->add_option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
   command->add_option("--mask", flags->mask, "an .npy of values to add, broadcast to x");
   command->add_flag("--causal", flags->causal, "hide keys past each query's own");
-  command->add_option("--dtype", flags->dtype, "of the output: f32, f16, bf16, f64; x's if left out");
+  command->add_option("--dtype", flags->dtype,
+                      "of the output: f32, f16, bf16, f64; x's if left out");
   if (op != Op::logsumexp) {
     command->add_option("--lse", flags->lse, "also write the logsumexp of each row there");
   }

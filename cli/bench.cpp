@@ -67,9 +67,16 @@ double time_of(const std::vector<Row>& rows, const Row& row, std::string_view va
 }
 
 std::string table_of(const std::vector<Row>& rows) {
-  Table table({{"problem"}, {"variant"}, {"role"}, {"median µs", Align::right},
-               {"p10", Align::right}, {"p90", Align::right}, {"GB/s", Align::right},
-               {"% of copy", Align::right}, {"× onednn", Align::right}, {""}});
+  Table table({{"problem"},
+               {"variant"},
+               {"role"},
+               {"median µs", Align::right},
+               {"p10", Align::right},
+               {"p90", Align::right},
+               {"GB/s", Align::right},
+               {"% of copy", Align::right},
+               {"× onednn", Align::right},
+               {""}});
   std::string last;
   for (const Row& row : rows) {
     const double onednn = time_of(rows, row, "onednn");

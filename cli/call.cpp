@@ -101,7 +101,10 @@ Status Call::make_inputs(Random& random) {
   }
   const bool per_row = op == Op::logsumexp || op == Op::cross_entropy;
   if (!case_.in_place) {
-    make(out_, case_.out, op == Op::cross_entropy ? loss_shape : per_row ? row_shape : case_.shape,
+    make(out_, case_.out,
+         op == Op::cross_entropy ? loss_shape
+         : per_row               ? row_shape
+                                 : case_.shape,
          per_row ? Layout{} : out_layout);
   }
   const DType wide = case_.in == DType::f64 ? DType::f64 : DType::f32;
@@ -134,7 +137,8 @@ Status Call::make_inputs(Random& random) {
   for (std::int64_t i = 0; i < dy_.size(); ++i) dy_.set(i, random.normal());
   for (std::int64_t r = 0; r < target_.size(); ++r) {
     const auto target = static_cast<std::int64_t>(random.uniform() * static_cast<double>(cols));
-    target_.set(r, static_cast<double>((case_.ignore && r % 4 == 1) || cols == 0 ? kIgnore : target));
+    target_.set(r,
+                static_cast<double>((case_.ignore && r % 4 == 1) || cols == 0 ? kIgnore : target));
   }
   for (std::int64_t i = 0; i < dloss_.size(); ++i) dloss_.set(i, 0.5 + random.uniform());
 
@@ -168,12 +172,11 @@ void Call::reset() {
 
 oracle::Transform Call::transform(std::int64_t r) const {
   const std::int64_t cols = case_.cols();
-  const std::int64_t queries =
-      case_.shape.size() < 2 ? 1 : without_axis(case_).back();
-  oracle::Transform t{.scale = scale_.present() ? scale_.get(r) : case_.scale,
-                      .temperature =
-                          temperature_.present() ? temperature_.get(r) : case_.temperature,
-                      .softcap = case_.softcap};
+  const std::int64_t queries = case_.shape.size() < 2 ? 1 : without_axis(case_).back();
+  oracle::Transform t{
+      .scale = scale_.present() ? scale_.get(r) : case_.scale,
+      .temperature = temperature_.present() ? temperature_.get(r) : case_.temperature,
+      .softcap = case_.softcap};
   const auto masked = [&](const GuardedArray& a, std::int64_t c) {
     return a.get(case_.broadcast ? c : index(r, c));
   };

@@ -111,7 +111,8 @@ Status parse_word(std::string_view word, bool& has_shape, Case& c) {
   if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
     bool known = false;
     if (set_option(word.substr(0, equals), word.substr(equals + 1), c, known)) return {};
-    return known ? bad("problem: bad value in '{}'", word) : bad("problem: unknown key in '{}'", word);
+    return known ? bad("problem: bad value in '{}'", word)
+                 : bad("problem: unknown key in '{}'", word);
   }
   if (const auto op = op_named(word)) {
     c.op = *op;
@@ -165,7 +166,8 @@ Status parse_case(std::string_view text, Case& out) {
   }
   if (!has_shape) return bad("problem: '{}' has no shape such as 4096x4096", text);
   const auto rank = static_cast<int>(c.shape.size());
-  if (rank > kMaxRank) return bad("problem: a shape of {} dimensions, at most {} go", rank, kMaxRank);
+  if (rank > kMaxRank)
+    return bad("problem: a shape of {} dimensions, at most {} go", rank, kMaxRank);
   if (c.axis < -rank || c.axis >= rank) {
     return bad("problem: axis {} is outside a shape of {} dimensions", c.axis, rank);
   }
@@ -181,8 +183,7 @@ Status parse_case(std::string_view text, Case& out) {
 
 std::string to_string(const Case& c) {
   const Case plain;
-  std::string text =
-      fmt::format("{} {} {}", name(c.op), fmt::join(c.shape, "x"), name(c.in));
+  std::string text = fmt::format("{} {} {}", name(c.op), fmt::join(c.shape, "x"), name(c.in));
   if (c.out != c.in) text += fmt::format(":{}", name(c.out));
   const auto add = [&text](std::string_view key, const auto& value, const auto& usual) {
     if (value != usual) text += fmt::format(" {}={}", key, value);

@@ -142,8 +142,8 @@ void expect_backward(const Call& call, const RowBounds& row, std::int64_t r, con
   for (std::int64_t c = 0; c < spec.cols(); ++c) {
     const auto at = static_cast<std::size_t>(c);
     const double weight = log ? std::exp(y[at]) * (1 + finite_size(y[at])) : std::abs(y[at]);
-    const double size = log ? finite_size(dy[at]) + weight * total
-                            : weight * (finite_size(dy[at]) + total);
+    const double size =
+        log ? finite_size(dy[at]) + weight * total : weight * (finite_size(dy[at]) + total);
     const double error = unit * slope * size * (spec.softcap > 0 ? 4 : 1);
     sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
   }
@@ -175,7 +175,8 @@ Expected row_loss(const Call& call, const RowBounds& row, std::int64_t r) {
     spread = std::max(spread, finite_size(row.z()[c]));
     logit_error = std::max(logit_error, row.logit_error(c));
   }
-  const double error = logit_error + row.lse_error() * (1 + 2 * loss.z_loss * finite_size(row.lse())) +
+  const double error = logit_error +
+                       row.lse_error() * (1 + 2 * loss.z_loss * finite_size(row.lse())) +
                        unit * (finite_size(value) + spread);
   return {value, error};
 }
@@ -202,8 +203,9 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
     const double other = c == loss.target ? 1 : loss.label_smoothing;
     const double unit = row.unit() * ulps(spec.op);
     const double error =
-        slope * (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) +
-                 unit * other) + unit * 4 * finite_size(dx[at]);
+        slope *
+            (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) + unit * other) +
+        unit * 4 * finite_size(dx[at]);
     sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
   }
 }
@@ -266,9 +268,10 @@ Expectation expect(const Call& call) {
     const RowBounds row(call, r);
     if (writes_lse) e.lse[static_cast<std::size_t>(r)] = lse_bound(row);
     const Expected loss = row_loss(call, row, r);
-    total.value += in_range(loss.value, largest(compute_type(spec.in))) / count;
+    total.value += in_range(loss.value, largest(compute_type(spec.in)));
     total.tolerance += loss.tolerance / count;
   }
+  total.value /= count;
   e.out[0] = {in_range(total.value, largest(spec.out)),
               total.tolerance + finite_size(total.value) * epsilon(spec.out)};
   return e;

@@ -24,9 +24,8 @@ Status machine_named(const std::string& wanted, int threads, Machine& machine) {
   if (known == nullptr) {
     std::vector<std::string_view> names = {"host"};
     for (const Machine& m : known_machines()) names.push_back(m.name);
-    return {Code::invalid_argument,
-            fmt::format("machine: '{}' is not in the tuning tables: {}", wanted,
-                        fmt::join(names, ", "))};
+    return {Code::invalid_argument, fmt::format("machine: '{}' is not in the tuning tables: {}",
+                                                wanted, fmt::join(names, ", "))};
   }
   machine = *known;
   if (threads > 0) machine.threads = threads;
@@ -58,12 +57,9 @@ Status explain(const Flags& flags) {
   const double least = least_bytes(problem);
   const double planned = planned_bytes(problem, plan, machine);
   if (flags.json) {
-    const nlohmann::ordered_json out = {{"problem", to_string(c)},
-                                        {"machine", machine.name},
-                                        {"isa", machine.isa},
-                                        {"plan", to_string(plan)},
-                                        {"reasons", reasons},
-                                        {"least_bytes", least},
+    const nlohmann::ordered_json out = {{"problem", to_string(c)}, {"machine", machine.name},
+                                        {"isa", machine.isa},      {"plan", to_string(plan)},
+                                        {"reasons", reasons},      {"least_bytes", least},
                                         {"planned_bytes", planned}};
     fmt::print("{}\n", out.dump(2));
     return {};
@@ -82,13 +78,14 @@ Status explain(const Flags& flags) {
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit) {
-  CLI::App* command =
-      app.add_subcommand("explain", "the plan for a problem, the reason of each decision, the bytes");
+  CLI::App* command = app.add_subcommand(
+      "explain", "the plan for a problem, the reason of each decision, the bytes");
   command->footer(
       "Examples: onepass explain softmax 1x50257 f32\n"
       "          onepass explain cross_entropy 8192x128256 bf16 --machine sapphire-rapids-16");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]")->required();
+  command->add_option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]")
+      ->required();
   command->add_option("--machine", flags->machine, "a machine of the tuning tables, or host");
   command->add_flag("--json", flags->json, "print JSON instead of text");
   command->callback([flags, &exit] {

@@ -12,8 +12,9 @@
 int main(int argc, char** argv) {
   using namespace onepass::cli;
   CLI::App app{"onepass: softmax and what is built on it, each input byte read from memory once."};
-  app.set_version_flag("--version", fmt::format("onepass {} ({}, {})", onepass::build::kVersion,
-                                                onepass::build::kCommit, onepass::build::kCompiler));
+  app.set_version_flag("--version",
+                       fmt::format("onepass {} ({}, {})", onepass::build::kVersion,
+                                   onepass::build::kCommit, onepass::build::kCompiler));
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done; 1 a verification failed; 2 bad flags, arguments or input;\n"

@@ -179,8 +179,8 @@ class Measurement {
         const Status status =
             peer->computes(case_.op)
                 ? peer->prepare(*call, machine_.threads, candidate.run.emplace_back())
-                : Status{Code::unsupported, fmt::format("{}: does not compute {}", wanted,
-                                                        name(case_.op))};
+                : Status{Code::unsupported,
+                         fmt::format("{}: does not compute {}", wanted, name(case_.op))};
         if (status.code() == Code::unsupported && !must_run) return {};
         if (!status.ok()) return status;
       }

@@ -11,9 +11,9 @@
 namespace onepass::cli {
 
 struct Protocol {
-  int iters = 20;   // timed calls of a candidate in one run
-  int runs = 5;     // candidates take turns: one run each, this often
-  int warmup = 3;   // untimed calls before the first run
+  int iters = 20;        // timed calls of a candidate in one run
+  int runs = 5;          // candidates take turns: one run each, this often
+  int warmup = 3;        // untimed calls before the first run
   double seconds = 0.5;  // a run ends after this long, whatever iters says
 };
 

@@ -60,7 +60,8 @@ dnnl::memory::data_type onednn_type(DType dtype) {
 
 // One primitive, made once, with its memories bound: only its execution is timed.
 template <class Primitive>
-std::function<void()> onednn_primitive(const dnnl::memory::desc& shape, int axis, const Call& call) {
+std::function<void()> onednn_primitive(const dnnl::memory::desc& shape, int axis,
+                                       const Call& call) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const dnnl::prop_kind inference = dnnl::prop_kind::forward_inference;
 #if DNNL_VERSION_MAJOR >= 3

@@ -128,7 +128,7 @@ class Reader {
     }
   }
   template <class Integer>
-  requires std::is_integral_v<Integer>
+    requires std::is_integral_v<Integer>
   void value(const Json& json, const std::string& name, Integer& out) {
     const auto most = static_cast<std::uint64_t>(std::numeric_limits<Integer>::max());
     if (!json.is_number_unsigned() || json.get<std::uint64_t>() > most) {

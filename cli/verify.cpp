@@ -23,8 +23,8 @@ std::string compare(std::string_view what, const GuardedArray& got,
     const double d = distance(got.get(i), e);
     worst = std::max(worst, d);
     if (d > 1) {
-      return fmt::format("{}[{}] is {:.9g}, expected {:.9g} within {:.3g} ({:.1f} tolerances)", what,
-                         i, got.get(i), e.value, e.tolerance, d);
+      return fmt::format("{}[{}] is {:.9g}, expected {:.9g} within {:.3g} ({:.1f} tolerances)",
+                         what, i, got.get(i), e.value, e.tolerance, d);
     }
   }
   return {};
@@ -52,7 +52,8 @@ Verdict run_and_compare(const Case& c) {
     call.reset();
     Plan plan;
     const Status status = call.run(context, c.variant, &plan);
-    if (status.code() == Code::unsupported) return {Verdict::Kind::refused, status.message(), 0, {}};
+    if (status.code() == Code::unsupported)
+      return {Verdict::Kind::refused, status.message(), 0, {}};
     if (!status.ok()) return failed(status.message());
     if (!c.variant.empty() && plan.variant != c.variant) {
       return failed(fmt::format("{} ran in place of {}", plan.variant, c.variant));
@@ -62,7 +63,8 @@ Verdict run_and_compare(const Case& c) {
     if (wrong.empty() && !expectation.lse.empty()) {
       wrong = compare("lse", call.lse(), expectation.lse, verdict.worst);
     }
-    if (wrong.empty() && !call.out().intact()) wrong = "out: bytes beside the elements were written";
+    if (wrong.empty() && !call.out().intact())
+      wrong = "out: bytes beside the elements were written";
     if (wrong.empty() && !expectation.lse.empty() && !call.lse().intact()) {
       wrong = "lse: bytes beside the elements were written";
     }

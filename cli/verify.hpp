@@ -10,9 +10,9 @@ namespace onepass::cli {
 
 struct Verdict {
   enum class Kind { passed, failed, refused } kind = Kind::passed;
-  std::string message;      // why it failed or was refused
-  double worst = 0;         // the largest error, in tolerances
-  std::string variant;      // the one that ran
+  std::string message;  // why it failed or was refused
+  double worst = 0;     // the largest error, in tolerances
+  std::string variant;  // the one that ran
 };
 
 // One case, one variant (the case's own, or the dispatcher's choice).

@@ -25,9 +25,16 @@ struct Flags {
 
 // What `onepass verify` runs when nobody says what: each op, each kind of option, every layout.
 constexpr std::string_view kQuick[] = {
-    "8x257 f32", "5x1000 f16", "3x4099 bf16:f32", "4x300 f64", "2x3x65 f32 axis=1",
-    "7x129 f32 mask=additive+boolean temperature=row softcap=30", "2x33x70 f16 mask=causal+lengths",
-    "3x20x50 bf16 window=7,2", "6x2500 f32 pad=3 offset=1", "4x600 f32 step=2 in_place",
+    "8x257 f32",
+    "5x1000 f16",
+    "3x4099 bf16:f32",
+    "4x300 f64",
+    "2x3x65 f32 axis=1",
+    "7x129 f32 mask=additive+boolean temperature=row softcap=30",
+    "2x33x70 f16 mask=causal+lengths",
+    "3x20x50 bf16 window=7,2",
+    "6x2500 f32 pad=3 offset=1",
+    "4x600 f32 step=2 in_place",
 };
 
 Status collect(const Flags& flags, std::vector<Case>& cases) {
@@ -82,7 +89,8 @@ void add_verify(CLI::App& app, int& exit) {
       "          onepass verify softmax 64x50257 bf16 temperature=row mask=lengths\n"
       "          onepass verify --workload workloads/test_row_ops.txt");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("problem", flags->words, "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
+  command->add_option("problem", flags->words,
+                      "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
   command->add_option("--workload", flags->workload, "a file with a problem a line");
   command->add_option("--variant", flags->variant, "only this variant");
   command->add_flag("--fills", flags->all_fills,
@@ -113,7 +121,8 @@ void add_verify(CLI::App& app, int& exit) {
         progress.step(to_string(c));
         if (verdict.kind == Verdict::Kind::refused) {
           ++refused;
-          if (!flags->variant.empty() || given.size() == 1) failures.push_back(to_string(c) + "\n    " + verdict.message);
+          if (!flags->variant.empty() || given.size() == 1)
+            failures.push_back(to_string(c) + "\n    " + verdict.message);
           continue;
         }
         const bool passed = verdict.kind == Verdict::Kind::passed;
@@ -130,7 +139,10 @@ void add_verify(CLI::App& app, int& exit) {
         }
       }
     }
-    Table table({{"op"}, {"variant"}, {"passed", Align::right}, {"failed", Align::right},
+    Table table({{"op"},
+                 {"variant"},
+                 {"passed", Align::right},
+                 {"failed", Align::right},
                  {"largest error / tolerance", Align::right}});
     int passed = 0;
     int failed = 0;
@@ -144,7 +156,8 @@ void add_verify(CLI::App& app, int& exit) {
     for (const std::string& failure : failures) {
       fmt::print(stderr, "FAILED onepass verify {}\n", failure);
     }
-    fmt::print("verify: {} passed, {} failed\n", passed, std::max<std::size_t>(failed, failures.size()));
+    fmt::print("verify: {} passed, {} failed\n", passed,
+               std::max<std::size_t>(failed, failures.size()));
     exit = failures.empty() ? kDone : kFailed;
     if (!flags->json.empty()) {
       if (Status status = write_file_atomically(flags->json, rows.dump(1) + "\n"); !status.ok()) {

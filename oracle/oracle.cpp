@@ -148,8 +148,8 @@ Row cross_entropy_backward(const Row& x, const Transform& t, const Loss& loss, d
   for (std::size_t c = 0; c < x.size(); ++c) {
     if (z[c] == -kInf) continue;
     const double hit = static_cast<std::int64_t>(c) == loss.target ? 1 - loss.label_smoothing : 0;
-    const double dz = p[c] * (1 + 2 * loss.z_loss * lse) - hit -
-                      loss.label_smoothing / static_cast<double>(live);
+    const double dz =
+        p[c] * (1 + 2 * loss.z_loss * lse) - hit - loss.label_smoothing / static_cast<double>(live);
     dx[c] = dz * dloss * slope(x[c], t);
   }
   return dx;

@@ -30,11 +30,12 @@ struct PerRow {
 // "Query" is the last dimension that is not the axis; with Q queries and K keys the diagonal is
 // bottom-right aligned: query q stands at key q + K − Q.
 struct Mask {
-  ConstTensor additive{};           // floating, added to z; broadcasts to x
-  ConstTensor boolean{};            // u8, non-zero keeps; broadcasts to x
-  ConstTensor lengths{};            // i32 or i64, one a row: keys at or past it are hidden
-  bool causal = false;            // keys past the query's own are hidden
-  std::int64_t window_left = -1;  // keys more than this many before the query's are hidden; −1: none
+  ConstTensor additive{};  // floating, added to z; broadcasts to x
+  ConstTensor boolean{};   // u8, non-zero keeps; broadcasts to x
+  ConstTensor lengths{};   // i32 or i64, one a row: keys at or past it are hidden
+  bool causal = false;     // keys past the query's own are hidden
+  std::int64_t window_left =
+      -1;  // keys more than this many before the query's are hidden; −1: none
   std::int64_t window_right = -1;  // the same after it
 
   bool any() const {
@@ -71,7 +72,7 @@ struct SoftmaxOptions {
   Mask mask{};
   Tensor lse{};                // optional output, f32 or f64, x's shape without the axis
   std::string_view variant{};  // force one by name; empty: the dispatcher chooses
-  Plan* plan = nullptr;      // receives the plan that ran
+  Plan* plan = nullptr;        // receives the plan that ran
 };
 
 // softmax_backward, log_softmax_backward. Pass what the forward call got: an additive mask has no

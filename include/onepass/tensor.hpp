@@ -84,8 +84,7 @@ struct BasicTensor {
                     std::span(steps.begin(), steps.size())) {}
 
   // A tensor that may be written is also one that may be read.
-  template <class Other>
-    requires(std::is_const_v<Void> && std::is_same_v<Other, std::remove_const_t<Void>>)
+  template <class Other, class = std::enable_if_t<std::is_same_v<const Other, Void>>>
   BasicTensor(const BasicTensor<Other>& other)
       : data(other.data),
         dtype(other.dtype),

@@ -23,7 +23,8 @@ inline float to_float(BF16 x) {
 
 inline BF16 to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (x != x) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};  // rounding could make it inf
+  if (x != x)
+    return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};  // rounding could make it inf
   return {static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)};
 }
 

@@ -21,8 +21,13 @@ enum class Op : std::uint8_t {
 };
 
 inline constexpr std::array kAllOps = {
-    Op::softmax,       Op::log_softmax,           Op::logsumexp, Op::softmax_backward,
-    Op::log_softmax_backward, Op::cross_entropy, Op::cross_entropy_backward,
+    Op::softmax,
+    Op::log_softmax,
+    Op::logsumexp,
+    Op::softmax_backward,
+    Op::log_softmax_backward,
+    Op::cross_entropy,
+    Op::cross_entropy_backward,
 };
 
 constexpr std::string_view name(Op op) {
@@ -51,10 +56,10 @@ struct Problem {
   std::int64_t cols = 0;  // elements along the axis
   DType in = DType::f32;
   DType out = DType::f32;
-  bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
-  bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
-  bool plain = true;          // z = x: no scale, temperature, softcap or tensor mask
-  bool whole_rows = true;     // no length, causal or window mask
+  bool unit_stride = true;  // elements of a row are neighbours in memory, in input and output
+  bool unit_rows = false;   // rows are neighbours instead: element c of row r + 1 follows r's
+  bool plain = true;        // z = x: no scale, temperature, softcap or tensor mask
+  bool whole_rows = true;   // no length, causal or window mask
   bool wants_lse = false;
   bool in_place = false;
 

@@ -76,8 +76,9 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   if (tiled && p.op == Op::softmax) {
     // A row that long is never kept; its size need not fit the type that counts it.
     constexpr std::int64_t longest = std::int64_t{1} << 48;
-    const auto kept = static_cast<std::size_t>(kept_elements(std::min(p.cols, longest), plan.split)) *
-                      compute_bytes(p);
+    const auto kept =
+        static_cast<std::size_t>(kept_elements(std::min(p.cols, longest), plan.split)) *
+        compute_bytes(p);
     const double room =
         std::max(m.tuning.resident_share * static_cast<double>(m.l2),
                  m.tuning.resident_l3_share * static_cast<double>(m.l3) / plan.threads);
@@ -132,8 +133,7 @@ double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
   const double row_bytes = static_cast<double>(ceil_div(p.cols, plan.split)) *
                            static_cast<double>(size_of(p.in)) * t.reads;
   const bool again = t.writes > 0 && !plan.resident && row_bytes > static_cast<double>(m.l2);
-  return read * (again ? 2 : 1) +
-         elements * static_cast<double>(size_of(p.out)) * t.writes;
+  return read * (again ? 2 : 1) + elements * static_cast<double>(size_of(p.out)) * t.writes;
 }
 
 std::string to_string(const Plan& plan) {

@@ -9,12 +9,12 @@ namespace onepass {
 
 // Thresholds that only a measurement can set. One table a machine: dispatch/tuning/.
 struct CpuTuning {
-  std::int64_t grain;           // fewest elements worth another thread
-  std::int64_t split_cols;      // shortest row worth cutting
-  double resident_share;        // of L2 that a row's kept weights may fill
-  double resident_l3_share;     // of L3 that the kept weights of all threads may fill; 0: none
+  std::int64_t grain;            // fewest elements worth another thread
+  std::int64_t split_cols;       // shortest row worth cutting
+  double resident_share;         // of L2 that a row's kept weights may fill
+  double resident_l3_share;      // of L3 that the kept weights of all threads may fill; 0: none
   std::int64_t streaming_bytes;  // output from which stores go past the caches; 0: never
-  std::int64_t short_cols;      // longest row for cpu_short
+  std::int64_t short_cols;       // longest row for cpu_short
 };
 
 struct Machine {

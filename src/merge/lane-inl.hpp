@@ -102,9 +102,8 @@ HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destina
   const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
   const size_t lanes = hn::Lanes(d);
   if (weights == nullptr) {
-    return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-              ExpPack(d, z + i, shift, v);
-            })};
+    return {m, SumOf(d, z, n, minus_infinity<T>(),
+                     [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, shift, v); })};
   }
   return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
             Fetch<true>(to.data, i * to.element_size, std::size(v) * lanes * to.element_size);

@@ -56,6 +56,7 @@ TEST_F(BenchTest, WritesTheSchema) {
     EXPECT_EQ(row.shape, (std::vector<std::int64_t>{8, 64}));
     EXPECT_EQ(row.bytes, 8 * 64 * 4 * 2);
     EXPECT_GT(row.median_us, 0);
+    EXPECT_GT(row.p10_us, 0);
     EXPECT_LE(row.p10_us, row.median_us);
     EXPECT_LE(row.median_us, row.p90_us);
     EXPECT_NEAR(row.gbps, static_cast<double>(row.bytes) / row.median_us / 1e3, row.gbps * 0.01);

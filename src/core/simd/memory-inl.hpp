@@ -30,10 +30,10 @@ inline constexpr bool kHardwareF16 = false;
 
 // Whether vectors of T can be made from Stored directly; the rest goes element by element.
 template <class T, class Stored>
-inline constexpr bool kVectorConvert =
-    std::is_same_v<T, Stored> ||
-    (std::is_same_v<T, float> &&
-     (std::is_same_v<Stored, BF16> || (std::is_same_v<Stored, F16> && kHardwareF16)));
+inline constexpr bool kVectorConvert = std::is_same_v<T, Stored> ||
+                                       (std::is_same_v<T, float> &&
+                                        (std::is_same_v<Stored, BF16> ||
+                                         (std::is_same_v<Stored, F16> && kHardwareF16)));
 
 // (Not named Load: argument-dependent lookup would prefer Highway's, which wants aligned memory.)
 template <class D, class T = hn::TFromD<D>>

@@ -167,8 +167,7 @@ struct BackwardBody : LossBody<Element> {
         read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0) *
         args.dloss_scale);
     const V m = hn::Set(d, total.state.m);
-    const V factor =
-        hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / total.state.d);
+    const V factor = hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / total.state.d);
     const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / total.count : T(0));
     const V none = hn::Set(d, minus_infinity<T>());
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {

@@ -72,12 +72,12 @@ struct RowArgs {
   RowSpace space;
   std::int64_t first_row = 0;  // rows [first_row, end_row) are to be done
   std::int64_t end_row = 0;
-  Logits logits;      // of x; in a backward of y, its masks and scales
-  Operand y, dy;      // the backward ops' inputs
-  Operand out;        // y, dx or the per-row result
-  Operand lse;        // optional output; input of cross_entropy_backward
-  Operand target;     // cross-entropy: class indices
-  Operand dloss;      // its gradient, one a row
+  Logits logits;   // of x; in a backward of y, its masks and scales
+  Operand y, dy;   // the backward ops' inputs
+  Operand out;     // y, dx or the per-row result
+  Operand lse;     // optional output; input of cross_entropy_backward
+  Operand target;  // cross-entropy: class indices
+  Operand dloss;   // its gradient, one a row
   double dloss_scale = 1;
   double* row_losses = nullptr;  // takes the losses in place of `out`, the first row's first
   std::int64_t ignore_index = 0;
@@ -97,8 +97,8 @@ inline Columns live_columns(const RowSpace& space, const Logits& logits, std::in
   std::int64_t begin = 0;
   std::int64_t end = space.cols;
   if (logits.lengths) {
-    end = std::min(end, read<std::int64_t>(row_data(space, logits.lengths, row),
-                                           logits.lengths.dtype, 0));
+    end = std::min(
+        end, read<std::int64_t>(row_data(space, logits.lengths, row), logits.lengths.dtype, 0));
   }
   const std::int64_t own = row % logits.queries + space.cols - logits.queries;
   if (logits.causal) end = std::min(end, own + 1);
@@ -110,16 +110,15 @@ inline Columns live_columns(const RowSpace& space, const Logits& logits, std::in
 
 // d(z)/d(x) without the softcap, the factor between x and z: scale / temperature.
 inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
-  return logits.scale_rows ? read<double>(row_data(space, logits.scale_rows, row),
-                                          logits.scale_rows.dtype, 0)
-                           : logits.scale;
+  return logits.scale_rows
+             ? read<double>(row_data(space, logits.scale_rows, row), logits.scale_rows.dtype, 0)
+             : logits.scale;
 }
 
 inline double row_temperature(const RowSpace& space, const Logits& logits, std::int64_t row) {
-  return logits.temperature_rows
-             ? read<double>(row_data(space, logits.temperature_rows, row),
-                            logits.temperature_rows.dtype, 0)
-             : logits.temperature;
+  return logits.temperature_rows ? read<double>(row_data(space, logits.temperature_rows, row),
+                                                logits.temperature_rows.dtype, 0)
+                                 : logits.temperature;
 }
 
 }  // namespace onepass

@@ -10,8 +10,8 @@ namespace onepass {
 namespace {
 
 // Passes a failure on to the caller.
-#define ONEPASS_TRY(expression)                                \
-  do {                                                         \
+#define ONEPASS_TRY(expression)                                    \
+  do {                                                             \
     if (Status status = (expression); !status.ok()) return status; \
   } while (false)
 
@@ -99,22 +99,22 @@ Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
   if (mask.additive.present()) {
     ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
     ONEPASS_TRY(check_floating("mask.additive", mask.additive));
-    ONEPASS_TRY(shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast,
-                               logits.additive));
+    ONEPASS_TRY(
+        shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast, logits.additive));
   }
   if (mask.boolean.present()) {
     ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false));
     if (mask.boolean.dtype != DType::u8) {
       return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
     }
-    ONEPASS_TRY(shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast,
-                               logits.boolean));
+    ONEPASS_TRY(
+        shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast, logits.boolean));
   }
   if (mask.lengths.present()) {
     ONEPASS_TRY(check_tensor("mask.lengths", mask.lengths, false));
     ONEPASS_TRY(check_integers("mask.lengths", mask.lengths));
-    ONEPASS_TRY(shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast,
-                               logits.lengths));
+    ONEPASS_TRY(
+        shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast, logits.lengths));
   }
   for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
                                     std::pair{"mask.window_right", mask.window_right}}) {
@@ -286,8 +286,8 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   inputs.insert(inputs.end(), {{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}});
   if (forward) {
     inputs.push_back({"x", t.x});
-    ONEPASS_TRY(check_overlaps({{"loss", t.loss}, {"lse", options.lse}}, inputs, {},
-                               args.in_place));
+    ONEPASS_TRY(
+        check_overlaps({{"loss", t.loss}, {"lse", options.lse}}, inputs, {}, args.in_place));
   } else {
     ONEPASS_TRY(check_overlaps({{"dx", t.dx}}, inputs, {{"x", t.x}}, args.in_place));
   }

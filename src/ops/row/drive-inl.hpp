@@ -29,8 +29,8 @@ namespace onepass::HWY_NAMESPACE {
 // What a worker holds on to between fold and finish.
 template <class T>
 struct Keep {
-  T* weights = nullptr;    // null where the plan reads the row again instead
-  T* tile_max = nullptr;   // what each tile's weights are relative to
+  T* weights = nullptr;   // null where the plan reads the row again instead
+  T* tile_max = nullptr;  // what each tile's weights are relative to
   Buffers<T>& buffers;
 };
 

@@ -188,9 +188,8 @@ class LogitsReader {
       } else {
         const V inner = hn::Set(d, scale_ / cap_);
         const V outer = hn::Set(d, cap_ * inverse_temperature_);
-        Map(d, x, n, z, [=](V v) ONEPASS_INLINE {
-          return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer);
-        });
+        Map(d, x, n, z,
+            [=](V v) ONEPASS_INLINE { return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer); });
       }
     });
     if (has_additive_) {
@@ -260,7 +259,8 @@ class RowWriter {
   void fill(Columns columns, T value) const {
     with_type(dtype_, [&]<class Stored>(Type<Stored>) {
       Stored* p = static_cast<Stored*>(data_);
-      for (int64_t c = columns.begin; c < columns.end; ++c) p[c * stride_] = store_as<Stored>(value);
+      for (int64_t c = columns.begin; c < columns.end; ++c)
+        p[c * stride_] = store_as<Stored>(value);
     });
   }
 
@@ -271,13 +271,14 @@ class RowWriter {
     constexpr size_t kVectors = kGroup<T, Stored>;
     const size_t lanes = hn::Lanes(d);
     const size_t step = kVectors * lanes;
-    const auto group_at = [=]<bool Streaming>(std::bool_constant<Streaming>, size_t i) ONEPASS_INLINE {
-      hn::Vec<D> v[kVectors];
-      for (size_t k = 0; k < kVectors; ++k) {
-        v[k] = hn::Mul(hn::LoadU(d, values + i + k * lanes), factor);
-      }
-      StoreGroup<Streaming>(d, v, p + i);
-    };
+    const auto group_at = [=]<bool Streaming>(std::bool_constant<Streaming>, size_t i)
+                              ONEPASS_INLINE {
+                                hn::Vec<D> v[kVectors];
+                                for (size_t k = 0; k < kVectors; ++k) {
+                                  v[k] = hn::Mul(hn::LoadU(d, values + i + k * lanes), factor);
+                                }
+                                StoreGroup<Streaming>(d, v, p + i);
+                              };
     const auto some_at = [=](size_t i, size_t end) ONEPASS_INLINE {
       for (; i < end; i += lanes) {
         const size_t count = HWY_MIN(lanes, end - i);

@@ -61,8 +61,8 @@ struct BackwardBody {
              [](V y, V g) ONEPASS_INLINE { return hn::Mul(y, g); });
       }
       row.logits.hide(c, n, term, T(0));
-      total.value += SumOf(d, static_cast<const T*>(term), n, T(0),
-                           [](auto&, size_t) ONEPASS_INLINE {});
+      total.value +=
+          SumOf(d, static_cast<const T*>(term), n, T(0), [](auto&, size_t) ONEPASS_INLINE {});
     });
     return total;
   }

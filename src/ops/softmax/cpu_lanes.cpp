@@ -74,7 +74,7 @@ void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t c
     for (int64_t c = 0; c < cols; ++c) {
       const V z = LoadSome(d, x + c * x_stride, count);
       StoreSome(d, hn::Mul(ExpOfNonPositive(d, hn::Sub(z, shift)), inverse), y + c * y_stride,
-                 count);
+                count);
     }
   }
 }
@@ -92,9 +92,9 @@ void LaneBlocks(const RowArgs& args, Team& team) {
       const int64_t begin = (b % blocks_a_side) * lanes;
       const int64_t row = b / blocks_a_side * side + begin;
       LaneRows<T, Log>(static_cast<const In*>(row_data(space, args.logits.x, row)),
-                       args.logits.x.col_stride,
-                       static_cast<Out*>(row_data(space, args.out, row)), args.out.col_stride,
-                       space.cols, static_cast<size_t>(std::min(lanes, side - begin)));
+                       args.logits.x.col_stride, static_cast<Out*>(row_data(space, args.out, row)),
+                       args.out.col_stride, space.cols,
+                       static_cast<size_t>(std::min(lanes, side - begin)));
     }
   }
 }

@@ -62,10 +62,9 @@ struct StateBody {
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
       const Destination to = row.y.destination(c);
-      const Partial mine =
-          row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-            return FoldTile(d, z, n, weights, to);
-          });
+      const Partial mine = row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
+        return FoldTile(d, z, n, weights, to);
+      });
       if (weights != nullptr) keep.tile_max[tile] = mine.m;
       total = tile == 0 ? mine : merge(total, mine);
     });
@@ -98,9 +97,8 @@ struct SoftmaxBody : StateBody<Element> {
         return;
       }
       T* out = keep.buffers.out;
-      row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        ExpTile(d, z, n, hn::Set(d, shift), out);
-      });
+      row.z.with_tile(c, n, keep.buffers,
+                      [=](auto* z) ONEPASS_INLINE { ExpTile(d, z, n, hn::Set(d, shift), out); });
       row.y.store(c, n, out, inverse);
     });
   }
@@ -127,8 +125,7 @@ struct LogSoftmaxBody : StateBody<Element> {
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* out = keep.buffers.out;
       row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        Map(d, z, n, out,
-            [m, log_d](V v) ONEPASS_INLINE { return hn::Sub(hn::Sub(v, m), log_d); });
+        Map(d, z, n, out, [m, log_d](V v) ONEPASS_INLINE { return hn::Sub(hn::Sub(v, m), log_d); });
       });
       row.y.store(c, n, out, T(1));
     });

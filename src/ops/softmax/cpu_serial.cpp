@@ -45,7 +45,8 @@ void one_row(const RowArgs& args, std::int64_t row) {
   // A +inf makes d NaN; the lse is +inf all the same, unless there is a true NaN.
   const T lse = state.m == -minus_infinity<T>() && !nan ? state.m : onepass::logsumexp(state);
   const auto put = [&](const Operand& operand, std::int64_t c, T value) {
-    onepass::write(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride, value);
+    onepass::write(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride,
+                   value);
   };
   if (args.lse) put(args.lse, 0, lse);
   if (args.op == Op::logsumexp) return put(args.out, 0, lse);

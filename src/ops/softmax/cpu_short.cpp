@@ -61,8 +61,7 @@ HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
     const V log_d = hn::Set(d, total == 0 ? 0.0F : std::log(total));
     for (size_t k = 0; k < K; ++k) e[k] = hn::Sub(z[k], log_d);
   } else {
-    const V inverse =
-        hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), sum));
+    const V inverse = hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, 1.0F), sum));
     for (size_t k = 0; k < K; ++k) e[k] = hn::Mul(e[k], inverse);
   }
   for (size_t k = 0; k + 1 < K; ++k) StoreLanes(d, e[k], y + k * lanes);
