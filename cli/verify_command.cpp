@@ -73,9 +73,85 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
 }
 
 struct Tally {
-  int passed = 0, failed = 0;
+  int passed = 0;
+  int failed = 0;
   double worst = 0;
 };
+
+// What came of all cases.
+struct Outcome {
+  std::map<std::pair<std::string, std::string>, Tally> tallies;  // by op and variant
+  std::vector<std::string> failures;                             // problem and reason
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+
+  void add(const Case& c, const Verdict& verdict) {
+    const bool passed = verdict.kind == Verdict::Kind::passed;
+    Tally& tally = tallies[{std::string(name(c.op)), passed ? verdict.variant : c.variant}];
+    (passed ? tally.passed : tally.failed) += 1;
+    tally.worst = std::max(tally.worst, verdict.worst);
+    if (!passed) failures.push_back(to_string(c) + "\n    " + verdict.message);
+    rows.push_back({{"problem", to_string(c)},
+                    {"variant", verdict.variant},
+                    {"passed", passed},
+                    {"worst", verdict.worst},
+                    {"message", verdict.message}});
+  }
+};
+
+// Every case that those given leave open. One that no variant can run stands for itself, so that it
+// is heard about.
+std::vector<Case> all_cases(const std::vector<Case>& given, bool all_fills) {
+  std::vector<Case> cases;
+  for (const Case& c : given) {
+    const std::vector<Case> expanded = expand(c, all_fills);
+    cases.insert(cases.end(), expanded.begin(), expanded.end());
+    if (expanded.empty()) cases.push_back(c);
+  }
+  return cases;
+}
+
+void print(const Outcome& outcome) {
+  Table table({{"op"},
+               {"variant"},
+               {"passed", Align::right},
+               {"failed", Align::right},
+               {"largest error / tolerance", Align::right}});
+  int passed = 0;
+  for (const auto& [key, tally] : outcome.tallies) {
+    table.add({key.first, key.second, fmt::format("{}", tally.passed),
+               fmt::format("{}", tally.failed), fmt::format("{:.2f}", tally.worst)});
+    passed += tally.passed;
+  }
+  fmt::print("{}", table.text());
+  for (const std::string& failure : outcome.failures) {
+    fmt::print(stderr, "FAILED onepass verify {}\n", failure);
+  }
+  fmt::print("verify: {} passed, {} failed\n", passed, outcome.failures.size());
+}
+
+int run(const Flags& flags) {
+  std::vector<Case> given;
+  if (Status status = collect(flags, given); !status.ok()) return report(status);
+  if (!flags.variant.empty()) {
+    for (Case& c : given) c.variant = flags.variant;
+  }
+  const bool quick = flags.words.size() < 2 && flags.workload.empty();
+  const std::vector<Case> cases = all_cases(given, flags.all_fills || quick);
+  Outcome outcome;
+  {
+    Progress progress("verify", static_cast<std::int64_t>(cases.size()));
+    for (const Case& c : cases) {
+      outcome.add(c, verify(c));
+      progress.step(to_string(c));
+    }
+  }
+  print(outcome);
+  if (!flags.json.empty()) {
+    const Status status = write_file_atomically(flags.json, outcome.rows.dump(1) + "\n");
+    if (!status.ok()) return report(status);
+  }
+  return outcome.failures.empty() ? kDone : kFailed;
+}
 
 }  // namespace
 
@@ -96,75 +172,7 @@ void add_verify(CLI::App& app, int& exit) {
   command->add_flag("--fills", flags->all_fills,
                     "every named fill, not just the problem's (the default without a problem)");
   command->add_option("--json", flags->json, "write the outcome to a file");
-  command->callback([flags, &exit] {
-    std::vector<Case> given;
-    if (Status status = collect(*flags, given); !status.ok()) {
-      exit = report(status);
-      return;
-    }
-    std::vector<Case> cases;
-    const bool all_fills = flags->all_fills || (flags->words.size() < 2 && flags->workload.empty());
-    for (Case& c : given) {
-      if (!flags->variant.empty()) c.variant = flags->variant;
-      for (const Case& each : expand(c, all_fills)) cases.push_back(each);
-      // An unknown name must be heard about, not verified away.
-      if (!c.variant.empty() && expand(c, false).empty()) cases.push_back(c);
-    }
-    std::map<std::pair<std::string, std::string>, Tally> tallies;
-    std::vector<std::string> failures;
-    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    int refused = 0;
-    {
-      Progress progress("verify", static_cast<std::int64_t>(cases.size()));
-      for (const Case& c : cases) {
-        const Verdict verdict = verify(c);
-        progress.step(to_string(c));
-        if (verdict.kind == Verdict::Kind::refused) {
-          ++refused;
-          if (!flags->variant.empty() || given.size() == 1)
-            failures.push_back(to_string(c) + "\n    " + verdict.message);
-          continue;
-        }
-        const bool passed = verdict.kind == Verdict::Kind::passed;
-        Tally& tally = tallies[{std::string(name(c.op)), passed ? verdict.variant : c.variant}];
-        (passed ? tally.passed : tally.failed) += 1;
-        tally.worst = std::max(tally.worst, verdict.worst);
-        if (!passed) failures.push_back(to_string(c) + "\n    " + verdict.message);
-        if (!flags->json.empty()) {
-          rows.push_back({{"problem", to_string(c)},
-                          {"variant", verdict.variant},
-                          {"passed", passed},
-                          {"worst", verdict.worst},
-                          {"message", verdict.message}});
-        }
-      }
-    }
-    Table table({{"op"},
-                 {"variant"},
-                 {"passed", Align::right},
-                 {"failed", Align::right},
-                 {"largest error / tolerance", Align::right}});
-    int passed = 0;
-    int failed = 0;
-    for (const auto& [key, tally] : tallies) {
-      table.add({key.first, key.second, fmt::format("{}", tally.passed),
-                 fmt::format("{}", tally.failed), fmt::format("{:.2f}", tally.worst)});
-      passed += tally.passed;
-      failed += tally.failed;
-    }
-    fmt::print("{}", table.text());
-    for (const std::string& failure : failures) {
-      fmt::print(stderr, "FAILED onepass verify {}\n", failure);
-    }
-    fmt::print("verify: {} passed, {} failed\n", passed,
-               std::max<std::size_t>(failed, failures.size()));
-    exit = failures.empty() ? kDone : kFailed;
-    if (!flags->json.empty()) {
-      if (Status status = write_file_atomically(flags->json, rows.dump(1) + "\n"); !status.ok()) {
-        exit = report(status);
-      }
-    }
-  });
+  command->callback([flags, &exit] { exit = run(*flags); });
 }
 
 }  // namespace onepass::cli
