@@ -8,28 +8,46 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
+#include <thread>
 
 namespace onepass {
 
+// What a team has in common.
+struct TeamState {
+  std::atomic<std::int64_t> cursor{0};  // items taken so far
+  std::atomic<int> arrived{0};          // at the current barrier
+  std::atomic<int> meetings{0};         // barriers passed
+};
+
 class Team {
  public:
-  Team(int rank, int size, std::atomic<std::int64_t>& cursor, void (*meet)())
-      : rank_(rank), size_(size), cursor_(cursor), barrier_(meet) {}
+  Team(int rank, int size, TeamState& state) : rank_(rank), size_(size), state_(state) {}
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  void barrier() const { barrier_(); }
+
+  // Waits for the whole team. By spinning: the meeting is in the middle of microseconds of work, and
+  // a system call, which OpenMP's barrier always makes, would be a good part of it.
+  void barrier() const {
+    const int meeting = state_.meetings.load(std::memory_order_acquire);
+    if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+      state_.arrived.store(0, std::memory_order_relaxed);
+      state_.meetings.store(meeting + 1, std::memory_order_release);
+      return;
+    }
+    for (int spins = 0; state_.meetings.load(std::memory_order_acquire) == meeting; ++spins) {
+      if (spins > 2000) std::this_thread::yield();  // more threads than cores: let them run
+    }
+  }
 
   // The next `count` items nobody has taken yet; what is past the end is up to the caller.
   std::int64_t take(std::int64_t count) {
-    return cursor_.fetch_add(count, std::memory_order_relaxed);
+    return state_.cursor.fetch_add(count, std::memory_order_relaxed);
   }
 
  private:
   int rank_, size_;
-  std::atomic<std::int64_t>& cursor_;
-  void (*barrier_)();
+  TeamState& state_;
 };
 
 template <class Partial>

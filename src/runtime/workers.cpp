@@ -12,17 +12,15 @@ int max_threads() { return omp_get_max_threads(); }
 void set_max_threads(int threads) { omp_set_num_threads(threads); }
 
 void run_team(int threads, const std::function<void(Team&)>& body) {
-  std::atomic<std::int64_t> cursor{0};
+  TeamState state;
   if (threads <= 1) {
-    Team team(0, 1, cursor, [] {});
+    Team team(0, 1, state);
     body(team);
     return;
   }
 #pragma omp parallel num_threads(threads)
   {
-    Team team(omp_get_thread_num(), omp_get_num_threads(), cursor, [] {
-#pragma omp barrier
-    });
+    Team team(omp_get_thread_num(), omp_get_num_threads(), state);
     body(team);
   }
 }

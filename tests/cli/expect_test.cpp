@@ -229,10 +229,11 @@ TEST(ExpectTest, AnElementLeftUnwrittenIsFound) {
   for (const std::string& text : cases()) {
     Ran ran(text);
     ran.call.reset();  // and nothing runs
-    EXPECT_EQ(wrong(values_of(ran.call.out()), ran.expectation.out), ran.out.size()) << text;
+    const Values unwritten = values_of(ran.call.out());
+    EXPECT_EQ(wrong(unwritten, ran.expectation.out), ran.out.size()) << text;
     for (std::size_t i = 0; i < ran.out.size(); ++i) {
       Values spoilt = ran.out;
-      spoilt[i] = values_of(ran.call.out())[i];
+      spoilt[i] = unwritten[i];
       ASSERT_EQ(wrong(spoilt, ran.expectation.out), 1U) << text << " at " << i;
     }
   }

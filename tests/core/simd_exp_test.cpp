@@ -258,22 +258,22 @@ double most_ulps(const std::vector<T>& x, const std::vector<T>& y) {
 
 TEST_P(SimdTest, ExpIsAccurateInF32) {
   for (const Accuracy& row : kAccuracyF32) {
-    const std::vector<float> x = grid(static_cast<float>(row.lowest), 200000);
+    const std::vector<float> x = grid(static_cast<float>(row.lowest), 100000);
     EXPECT_LE(most_ulps<double>(x, exp_of(x)), row.most_ulps) << "over [" << row.lowest << ", 0]";
   }
 }
 
 TEST_P(SimdTest, ExpIsAccurateInF64) {
   for (const Accuracy& row : kAccuracyF64) {
-    const std::vector<double> x = grid(row.lowest, 10000);
+    const std::vector<double> x = grid(row.lowest, 5000);
     EXPECT_LE(most_ulps<long double>(x, exp_of(x)), row.most_ulps)
         << "over [" << row.lowest << ", 0]";
   }
 }
 
 TEST_P(SimdTest, ExpNeverExceedsOne) {
-  for (const float y : exp_of(grid(-87.0F, 100000))) ASSERT_LE(y, 1.0F);
-  for (const double y : exp_of(grid(-708.0, 100000))) ASSERT_LE(y, 1.0);
+  for (const float y : exp_of(grid(-87.0F, 20000))) ASSERT_LE(y, 1.0F);
+  for (const double y : exp_of(grid(-708.0, 20000))) ASSERT_LE(y, 1.0);
 }
 
 template <class T>
@@ -468,15 +468,18 @@ std::vector<float> rounding_cases() {
 }
 
 // A NaN stays one; which one is nobody's business.
+bool same_number(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
 template <class Stored>
 void expect_same_rounding(const std::vector<float>& x, const std::vector<Stored>& y,
                           Stored (*scalar)(float)) {
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::isnan(x[i])) {
-      ASSERT_TRUE(std::isnan(to_float(y[i]))) << std::hex << std::bit_cast<std::uint32_t>(x[i]);
-    } else {
-      ASSERT_EQ(y[i].bits, scalar(x[i]).bits) << std::hexfloat << x[i];
-    }
+    if (same_number(to_float(y[i]), to_float(scalar(x[i])))) continue;
+    FAIL() << std::hexfloat << x[i] << " became " << std::hex << y[i].bits << ", not "
+           << scalar(x[i]).bits;
   }
 }
 
@@ -497,13 +500,9 @@ TEST_P(SimdTest, NarrowsToF16AsTheScalarCodeDoes) {
 template <class Stored>
 void expect_same_values(const std::vector<Stored>& x, const std::vector<float>& y) {
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const float expected = to_float(x[i]);
-    if (std::isnan(expected)) {
-      ASSERT_TRUE(std::isnan(y[i])) << std::hex << x[i].bits;
-    } else {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(y[i]), std::bit_cast<std::uint32_t>(expected))
-          << std::hex << x[i].bits;
-    }
+    if (same_number(y[i], to_float(x[i]))) continue;
+    FAIL() << std::hex << x[i].bits << " became " << std::hexfloat << y[i] << ", not "
+           << to_float(x[i]);
   }
 }
 

@@ -51,8 +51,8 @@ TEST(RegistryTest, AVariantIsListedUnderExactlyItsOps) {
 std::vector<Problem> any_problems(Op op) {
   std::vector<Problem> problems;
   constexpr std::array dtypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
-  for (const std::int64_t rows : {0, 1, 1000}) {
-    for (const std::int64_t cols : {0, 1, 511, 512, 513, 1 << 20}) {
+  for (const std::int64_t rows : {1, 1000}) {
+    for (const std::int64_t cols : {0, 512, 513, 1 << 20}) {
       for (const DType in : dtypes) {
         for (const DType out : dtypes) {
           for (unsigned flags = 0; flags < 64; ++flags) {

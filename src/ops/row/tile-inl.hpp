@@ -228,20 +228,13 @@ class RowWriter {
     return {static_cast<const char*>(data_) + c * static_cast<int64_t>(size), size};
   }
 
-  // While this row is streamed out, the caches have nothing to do: let them fetch what is read next,
-  // element for element.
-  void fetch_meanwhile(const void* next, size_t element_size) {
-    next_ = next;
-    next_size_ = element_size;
-  }
-
   // out[c + i] = values[i] · factor
   void store(int64_t c, size_t n, const T* values, T factor) const {
     const hn::ScalableTag<T> d;
     with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
       Stored* p = static_cast<Stored*>(data_) + c * stride_;
       if constexpr (kVectorConvert<T, Stored>) {
-        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p, c);
+        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p);
       }
       for (size_t i = 0; i < n; ++i) {
         p[static_cast<int64_t>(i) * stride_] = store_as<Stored>(values[i] * factor);
@@ -266,8 +259,7 @@ class RowWriter {
 
  private:
   template <class D, class Stored>
-  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p,
-                              int64_t c) const {
+  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p) const {
     constexpr size_t kVectors = kGroup<T, Stored>;
     const size_t lanes = hn::Lanes(d);
     const size_t step = kVectors * lanes;
@@ -293,7 +285,6 @@ class RowWriter {
         some_at(0, i);
       }
       for (; i + step <= n; i += step) {
-        Fetch(next_, (static_cast<size_t>(c) + i) * next_size_, step * next_size_);
         group_at(std::true_type(), i);
       }
     }
@@ -305,8 +296,6 @@ class RowWriter {
   DType dtype_;
   int64_t stride_;
   bool streaming_;
-  const void* next_ = nullptr;
-  size_t next_size_ = 0;
 };
 
 }  // namespace onepass::HWY_NAMESPACE

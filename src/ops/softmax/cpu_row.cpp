@@ -40,18 +40,24 @@ struct StateBody {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
         : z(args.space, args.logits, row),
           y(args.space, args.out, row, plan.streaming),
-          index(row) {
-      if (plan.streaming && row + 1 < args.end_row) {
-        y.fetch_meanwhile(row_data(args.space, args.logits.x, row + 1),
-                          size_of(args.logits.x.dtype));
-      }
-    }
+          index(row),
+          ahead(fetch_distance(args, plan)) {}
     Columns live() const { return z.live(); }
 
     LogitsReader<T> z;
     RowWriter<T> y;
     int64_t index;
+    size_t ahead;  // how far ahead of the fold x is fetched, in elements
   };
+
+  // While a row is folded its successor is fetched whole, as far as both stay in cache: the finish,
+  // which streams the row out, leaves the memory no time for that.
+  static size_t fetch_distance(const RowArgs& args, const Plan& plan) {
+    const int64_t stride = args.logits.x.row_strides[static_cast<size_t>(args.space.rank - 1)];
+    return plan.resident && plan.split == 1
+               ? std::max<size_t>(kFetchAhead, static_cast<size_t>(std::max<int64_t>(stride, 0)))
+               : kFetchAhead;
+  }
 
   const RowArgs& args;
   const Plan& plan;
@@ -62,8 +68,9 @@ struct StateBody {
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
       const Destination to = row.y.destination(c);
+      const size_t ahead = row.ahead;
       const Partial mine = row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        return FoldTile(d, z, n, weights, to);
+        return FoldTile(d, z, n, weights, to, ahead);
       });
       if (weights != nullptr) keep.tile_max[tile] = mine.m;
       total = tile == 0 ? mine : merge(total, mine);
