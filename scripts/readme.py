@@ -83,14 +83,20 @@ def table(path):
         about.append(environment["date"][:10])
     lines = [f"**{name}** ({', '.join(about)})", ""] if about else [f"**{name}**", ""]
 
+    # One line a problem, a group of columns for each number of threads.
     several_ops = len({row["op"] for row in ours}) > 1
+    counts = sorted({row["threads"] for row in ours})
     columns = ["op"] if several_ops else []
-    columns += ["shape", "dtype", "threads", "onepass µs", "GB/s", "% of copy", "× over oneDNN"]
-    text_columns = 3 if several_ops else 2
+    columns += ["shape", "dtype"]
+    text_columns = len(columns)
+    for count in counts:
+        threads = f"{count} thread" + ("s" if count > 1 else "")
+        columns += [f"{threads}: µs", "GB/s", "% of copy", "× onednn"]
     lines.append("| " + " | ".join(columns) + " |")
     lines.append("|" + "---|" * text_columns + "---:|" * (len(columns) - text_columns))
 
     ratios = []
+    cells = {}
     for row in ours:
         percent = row.get("percent_of_copy")
         copy_row = peers.get((*key(row), "copy"))
@@ -100,17 +106,18 @@ def table(path):
         ratio = onednn["median_us"] / row["median_us"] if onednn else None
         if ratio is not None:
             ratios.append(ratio)
-        cells = [row["op"]] if several_ops else []
-        cells += [
-            shape_text(row["shape"]),
-            row["dtype"],
-            str(row["threads"]),
+        problem = ([row["op"]] if several_ops else []) + [shape_text(row["shape"]), row["dtype"]]
+        cells.setdefault(tuple(problem), {})[row["threads"]] = [
             significant(row["median_us"]),
             significant(row["gbps"]),
             NONE if percent is None else f"{percent:.0f}",
             NONE if ratio is None else f"{ratio:.2f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
+    for problem, by_threads in cells.items():
+        line = list(problem)
+        for count in counts:
+            line += by_threads.get(count, [NONE] * 4)
+        lines.append("| " + " | ".join(line) + " |")
     if ratios:
         mean = math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
         lines += ["", f"Geometric mean over oneDNN: {mean:.2f}×, lowest {min(ratios):.2f}×."]

@@ -1,4 +1,4 @@
-// x86 with AVX-512. Measured on a Sapphire Rapids class Xeon (2 MiB L2), 2 cores.
+// x86 with AVX-512. Measured on an Emerald Rapids Xeon (2 MiB L2), 2 cores.
 #pragma once
 
 #include "dispatch/machine.hpp"
