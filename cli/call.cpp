@@ -44,6 +44,9 @@ Status Call::make(const Case& wanted) {
   if (case_.in_place && case_.in != case_.out) {
     return {Code::invalid_argument, "in_place: needs one dtype for input and output"};
   }
+  if (case_.rows() > (std::int64_t{1} << 32)) {
+    return {Code::out_of_memory, fmt::format("{} rows are more than can be checked", case_.rows())};
+  }
   Random random(case_.seed);
   if (Status status = make_options(random); !status.ok()) return status;
   return make_inputs(random);

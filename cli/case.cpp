@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <sstream>
@@ -173,7 +174,9 @@ Status parse_case(std::string_view text, Case& out) {
   }
   std::int64_t elements = 1;
   for (const std::int64_t extent : c.shape) {
-    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) {
+    // A 0 does not hide what the other extents come to: they are rows.
+    if (extent < 0 ||
+        __builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements)) {
       return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
     }
   }
@@ -242,7 +245,7 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
     }
     out.push_back(c);
   }
-  return {};
+  return out.empty() ? bad("workload: '{}' holds no problem", path) : Status{};
 }
 
 Problem problem_of(const Case& c) {

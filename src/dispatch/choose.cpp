@@ -1,6 +1,7 @@
 #include "dispatch/choose.hpp"
 
 #include <algorithm>
+#include <iomanip>
 #include <sstream>
 
 #include "ops/limits.hpp"
@@ -14,6 +15,7 @@ template <class... Parts>
 void say(Reasons* reasons, const Parts&... parts) {
   if (reasons == nullptr) return;
   std::ostringstream text;
+  text << std::setprecision(15);  // counts of bytes may be floating, and past 64 bits
   (text << ... << parts);
   reasons->push_back(text.str());
 }
@@ -91,9 +93,8 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
                          static_cast<double>(size_of(p.out)) * traffic(p.op).writes;
   if (tiled && m.tuning.streaming_bytes > 0 && written > 0 && !p.in_place && p.unit_stride) {
     plan.streaming = written >= static_cast<double>(m.tuning.streaming_bytes);
-    say(reasons, plan.streaming ? "streaming stores: " : "stores through the caches: ",
-        static_cast<std::int64_t>(written), " bytes are written, the limit is ",
-        m.tuning.streaming_bytes);
+    say(reasons, plan.streaming ? "streaming stores: " : "stores through the caches: ", written,
+        " bytes are written, the limit is ", m.tuning.streaming_bytes);
   }
   return plan;
 }

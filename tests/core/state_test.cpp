@@ -5,12 +5,13 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <ostream>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 namespace onepass {
@@ -33,7 +34,8 @@ constexpr T kHuge = std::is_same_v<T, float> ? T(3e38) : T(1.7e308);
 
 template <class T>
 bool same_bits(T a, T b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
 }
 
 // Logits as models have them, ties, and now and then what breaks naive code.

@@ -274,8 +274,9 @@ double weighted(const Row& y, const Row& dy, const Transform& t) {
 }
 
 TEST(OracleGradientTest, Softmax) {
-  for (const auto& [name, t] : settings()) {
-    SCOPED_TRACE(name);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(setting.name);
+    const Transform& t = setting.transform;
     const Row x = random_row(6, 1);
     const Row dy = random_row(6, 2);
     const Scalar f = [&](const Row& at) { return weighted(softmax(logits(at, t)), dy, t); };
@@ -285,8 +286,9 @@ TEST(OracleGradientTest, Softmax) {
 }
 
 TEST(OracleGradientTest, LogSoftmax) {
-  for (const auto& [name, t] : settings()) {
-    SCOPED_TRACE(name);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(setting.name);
+    const Transform& t = setting.transform;
     const Row x = random_row(6, 3);
     const Row dy = random_row(6, 4);
     const Scalar f = [&](const Row& at) { return weighted(log_softmax(logits(at, t)), dy, t); };
@@ -298,11 +300,12 @@ TEST(OracleGradientTest, LogSoftmax) {
 TEST(OracleGradientTest, CrossEntropy) {
   const double dloss = -1.75;
   const Row x = random_row(6, 5);
-  for (const auto& [name, t] : settings()) {
+  for (const Setting& setting : settings()) {
+    const Transform& t = setting.transform;
     for (const Loss& loss : {Loss{}, Loss{.label_smoothing = 0.2}, Loss{.z_loss = 0.05},
                              Loss{.label_smoothing = 0.1, .z_loss = 0.3}}) {
       for (const std::int64_t target : {0, 3, 5}) {
-        SCOPED_TRACE(name + ", target " + std::to_string(target) + ", smoothing " +
+        SCOPED_TRACE(setting.name + ", target " + std::to_string(target) + ", smoothing " +
                      std::to_string(loss.label_smoothing) + ", z-loss " +
                      std::to_string(loss.z_loss));
         Loss each = loss;

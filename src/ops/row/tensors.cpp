@@ -148,7 +148,11 @@ Status Shape::make(const ConstTensor& x, int axis, Shape& out) {
   out.outer_ = out.full_;
   out.outer_.erase(out.outer_.begin() + out.axis_);
   out.rows_ = 1;
-  for (const std::int64_t extent : out.outer_) out.rows_ *= extent;
+  for (const std::int64_t extent : out.outer_) {
+    if (__builtin_mul_overflow(out.rows_, extent, &out.rows_)) {
+      return invalid("x", "shape ", shape_text(x), " has more rows than 64 bits count");
+    }
+  }
   return {};
 }
 
