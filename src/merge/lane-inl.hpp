@@ -75,10 +75,10 @@ struct Destination {
 };
 
 // v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
-// what is read `ahead` elements later is fetched meanwhile.
+// what is read next is fetched meanwhile.
 template <class D, class Stored, class V, size_t K>
-HWY_INLINE void ExpPack(D d, const Stored* z, size_t ahead, V shift, V (&v)[K]) {
-  Fetch(z, ahead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
+HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
+  Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
   for (V& each : v) each = hn::Sub(each, shift);
   ExpOfNonPositive(d, v);
 }
@@ -88,7 +88,7 @@ template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out) {
   const size_t lanes = hn::Lanes(d);
   ForEachPack(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-    ExpPack(d, z + i, kFetchAhead, shift, v);
+    ExpPack(d, z + i, shift, v);
     for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, out + i + k * lanes);
   });
 }
@@ -97,19 +97,17 @@ HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out
 // needs room for n rounded up to a vector. With weights, the lines of `to` are fetched, so that the
 // stores to come find them.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destination to = {},
-                             size_t ahead = kFetchAhead) {
+HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destination to = {}) {
   const T m = MaxOf(d, z, n);
   const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
   const size_t lanes = hn::Lanes(d);
   if (weights == nullptr) {
-    return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-              ExpPack(d, z + i, ahead, shift, v);
-            })};
+    return {m, SumOf(d, z, n, minus_infinity<T>(),
+                     [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, shift, v); })};
   }
   return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
             Fetch<true>(to.data, i * to.element_size, std::size(v) * lanes * to.element_size);
-            ExpPack(d, z + i, ahead, shift, v);
+            ExpPack(d, z + i, shift, v);
             for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
           })};
 }

@@ -15,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <optional>
 
 #include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
@@ -40,37 +41,32 @@ struct StateBody {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
         : z(args.space, args.logits, row),
           y(args.space, args.out, row, plan.streaming),
-          index(row),
-          ahead(fetch_distance(args, plan)) {}
+          index(row) {}
     Columns live() const { return z.live(); }
 
     LogitsReader<T> z;
     RowWriter<T> y;
     int64_t index;
-    size_t ahead;  // how far ahead of the fold x is fetched, in elements
   };
-
-  // While a row is folded its successor is fetched whole, as far as both stay in cache: the finish,
-  // which streams the row out, leaves the memory no time for that.
-  static size_t fetch_distance(const RowArgs& args, const Plan& plan) {
-    const int64_t stride = args.logits.x.row_strides[static_cast<size_t>(args.space.rank - 1)];
-    return plan.resident && plan.split == 1
-               ? std::max<size_t>(kFetchAhead, static_cast<size_t>(std::max<int64_t>(stride, 0)))
-               : kFetchAhead;
-  }
 
   const RowArgs& args;
   const Plan& plan;
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
+    return fold(row, columns, keep, [](size_t) {});
+  }
+
+  // before(tile) is called before a tile's weights are written.
+  template <class Before>
+  Partial fold(const Row& row, Columns columns, Keep<T>& keep, Before before) const {
     const hn::ScalableTag<T> d;
     Partial total = identity<T>();
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
+      before(tile);
       T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
       const Destination to = row.y.destination(c);
-      const size_t ahead = row.ahead;
       const Partial mine = row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        return FoldTile(d, z, n, weights, to, ahead);
+        return FoldTile(d, z, n, weights, to);
       });
       if (weights != nullptr) keep.tile_max[tile] = mine.m;
       total = tile == 0 ? mine : merge(total, mine);
@@ -98,16 +94,24 @@ struct SoftmaxBody : StateBody<Element> {
     const T inverse = empty ? T(0) : T(1) / total.d;
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       if (keep.weights != nullptr) {
-        const T tile_max = keep.tile_max[tile];
-        const T factor = tile_max == total.m ? inverse : std::exp(tile_max - shift) * inverse;
-        row.y.store(c, n, keep.weights + (c - columns.begin), factor);
-        return;
+        return finish_kept(row, total, c, n, keep.weights + (c - columns.begin),
+                           keep.tile_max[tile]);
       }
       T* out = keep.buffers.out;
       row.z.with_tile(c, n, keep.buffers,
                       [=](auto* z) ONEPASS_INLINE { ExpTile(d, z, n, hn::Set(d, shift), out); });
       row.y.store(c, n, out, inverse);
     });
+  }
+
+  // One tile from the weights that the fold kept of it.
+  void finish_kept(const Row& row, Partial total, int64_t c, size_t n, const T* weights,
+                   T tile_max) const {
+    const bool empty = total.d == T(0);
+    const T inverse = empty ? T(0) : T(1) / total.d;
+    const T shift = empty ? T(0) : total.m;
+    row.y.store(c, n, weights,
+                tile_max == total.m ? inverse : std::exp(tile_max - shift) * inverse);
   }
 
   // A hidden column weighs nothing; in a row that is NaN it is NaN with the rest.
@@ -157,10 +161,60 @@ struct LogSumExpBody : StateBody<Element> {
   }
 };
 
+// Softmax of long rows: one row is written out while the next is read. Between the two lies one row
+// of weights: a tile of the next row is folded into the place of a tile that has been written.
+template <class T>
+void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  using Body = SoftmaxBody<T>;
+  using Row = typename Body::Row;
+  Buffers<T> buffers;
+  Keep<T> keep{.buffers = buffers};
+  keep.weights =
+      reinterpret_cast<T*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
+  keep.tile_max = keep.weights + kept_weights(args.space.cols, 1);
+  const Body body{{args, plan}};
+  const int64_t cols = args.space.cols;
+  const int64_t rows = args.end_row - args.first_row;
+  const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
+  for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
+    std::optional<Row> folded;  // whose weights are kept, and wait to be written
+    State<T> total = identity<T>();
+    int64_t tile = 0;
+    const auto write_tiles = [&](int64_t end) HWY_ATTR {
+      for (; folded && tile < end; ++tile) {
+        const int64_t c = tile_begin(cols, folded->y.skew(), tile);
+        const int64_t next = tile_begin(cols, folded->y.skew(), tile + 1);
+        if (c == cols) return;
+        body.finish_kept(*folded, total, c, static_cast<size_t>(next - c), keep.weights + c,
+                         keep.tile_max[tile]);
+      }
+    };
+    for (int64_t r = first; r < std::min(first + block, rows); ++r) {
+      const Row row(args, plan, args.first_row + r);
+      // Two rows' tiles may begin up to a grain apart, so one tile more has left before one enters.
+      const State<T> mine = body.fold(row, {0, cols}, keep, [&](size_t entering) HWY_ATTR {
+        write_tiles(static_cast<int64_t>(entering) + 2);
+      });
+      write_tiles(most_tiles(cols));
+      body.conclude(row, mine, keep);
+      folded.emplace(row);
+      total = mine;
+      tile = 0;
+    }
+    write_tiles(most_tiles(cols));
+  }
+  if (plan.streaming) hwy::FlushStream();
+}
+
 template <class T>
 void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   switch (args.op) {
-    case Op::softmax: return Drive<SoftmaxBody<T>>(args, plan, team, memory);
+    case Op::softmax:
+      if (plan.resident && plan.split == 1 && args.logits.whole_rows() &&
+          args.space.cols > 2 * kTile) {
+        return OverlapRows<T>(args, plan, team, memory);
+      }
+      return Drive<SoftmaxBody<T>>(args, plan, team, memory);
     case Op::log_softmax: return Drive<LogSoftmaxBody<T>>(args, plan, team, memory);
     default: return Drive<LogSumExpBody<T>>(args, plan, team, memory);
   }
