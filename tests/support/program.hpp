@@ -82,6 +82,10 @@ class ProgramTest : public testing::Test {
       ::dup2(out, STDOUT_FILENO);
       ::dup2(err, STDERR_FILENO);
       ::setenv("TERM", "xterm", 1);
+      // Under a sanitizer, memory that is not to be had is a null pointer as it is elsewhere.
+      const char* asan = std::getenv("ASAN_OPTIONS");
+      const std::string options = (asan == nullptr ? "" : asan + std::string(":"));
+      ::setenv("ASAN_OPTIONS", (options + "allocator_may_return_null=1").c_str(), 1);
       for (std::string variable : environment) {
         const std::size_t equals = variable.find('=');
         ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
