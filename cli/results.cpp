@@ -10,18 +10,16 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "cli/files.hpp"
+#include "cli/json.hpp"
 #include "onepass_build.hpp"
 
 namespace onepass::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;  // keeps the order of the keys, so files can be compared
 
 // The names of the fields, once, in the order of the file, for reading and writing both.
 template <class E, class Visit>
@@ -58,11 +56,6 @@ void each_field(R& row, Visit&& visit) requires std::is_same_v<std::remove_const
   visit("verified", row.verified);
 }
 
-// Through decimal text, so that the file shows 12.34 and not the double nearest to a product.
-double rounded(double value) {
-  return std::isfinite(value) ? std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr) : value;
-}
-
 template <class Fields>
 Json object_of(const Fields& fields) {
   Json out = Json::object();
@@ -74,19 +67,6 @@ Json object_of(const Fields& fields) {
     }
   });
   return out;
-}
-
-// A name that is not valid UTF-8 must not cost the measurement.
-std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-// Moves all lines but the first to where their key stands.
-std::string indented(std::string text) {
-  for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 3) {
-    text.insert(at + 1, "  ");
-  }
-  return text;
 }
 
 // Reads fields of one object; keeps the first thing that is wrong.
@@ -209,18 +189,17 @@ constexpr ArmPart kArmParts[] = {
 
 }  // namespace
 
+Json json_of(const Environment& environment) { return object_of(environment); }
+
 std::string to_json(const Results& results) {
   Json limits = Json::object();
   for (const auto& [key, value] : results.limits) limits[key] = rounded(value);
-  std::string out = fmt::format("{{\n  \"schema\": {},\n", kResultsSchema);
-  out += fmt::format("  \"environment\": {},\n", indented(dump(object_of(results.environment), 2)));
-  out += fmt::format("  \"limits\": {},\n", indented(dump(limits, 2)));
-  out += "  \"rows\": [";
-  for (std::size_t i = 0; i < results.rows.size(); ++i) {
-    out += i == 0 ? "\n    " : ",\n    ";
-    out += dump(object_of(results.rows[i]), -1);
-  }
-  return out + (results.rows.empty() ? "]\n}\n" : "\n  ]\n}\n");
+  std::vector<Json> rows;
+  for (const Row& row : results.rows) rows.push_back(object_of(row));
+  return results_text({{"schema", kResultsSchema},
+                       {"environment", json_of(results.environment)},
+                       {"limits", limits}},
+                      rows);
 }
 
 Status from_json(std::string_view text, Results& out) {

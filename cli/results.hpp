@@ -57,8 +57,7 @@ struct Results {
   std::vector<Row> rows;
 };
 
-// Text with a row a line, so that a diff shows which rows changed. Measurements have four
-// significant digits: more would be noise.
+// Text with a row a line and measurements of four significant digits; see cli/json.hpp.
 std::string to_json(const Results& results);
 
 // Errors name the field: "rows[3].median_us is missing". Fields that are not known are skipped.
