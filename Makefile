@@ -15,7 +15,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify install format check \
-  readme clean
+  readme walk clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -74,6 +74,9 @@ check: setup-lint build/release/build.ninja ## clang-format and clang-tidy, chan
 
 readme: ## write the README's tables from results/
 	scripts/readme.py --write
+
+walk: ## write the tables of docs/walk from results/
+	scripts/walk.py --write
 
 clean: ## remove everything that was built
 	rm -rf build

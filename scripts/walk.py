@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Writes the tables of docs/walk/softmax.md from results/h200/, or checks that they agree.
+
+    scripts/walk.py --write    rewrite the tables in docs/walk/softmax.md
+    scripts/walk.py --check    exit 1, with the difference, when the page and results/ disagree
+
+The tables, by the names in the page's markers:
+
+    steps_f32, steps_f16    softmax_walk.json at 4096×4096: each variant against the one before
+    shapes_f16              softmax_walk.json, every other f16 shape: one column a variant
+    cols_f32                softmax_walk.json, f32 of 4096 rows: one column a variant
+    counters                softmax_profile.json: what Nsight Compute counted
+
+A table whose results do not exist yet stays as it is, which is said.
+"""
+
+import sys
+
+import tables
+from tables import NONE, Disagreement, significant
+
+MACHINE = "h200"
+SQUARE = [4096, 4096]
+CUDNN = "cudnn_accurate"
+
+
+def of_dtype(rows, dtype):
+    chosen = [row for row in rows if row["op"] == "softmax" and row["dtype"] == dtype]
+    for row in chosen:
+        if row["role"] != "peer" and not row["verified"]:
+            raise Disagreement(f"{row['variant']} on {row['problem']}: measured, but not verified")
+    return chosen
+
+
+def number(value, digits=0):
+    return NONE if value is None else f"{value:,.{digits}f}"
+
+
+def steps(rows, dtype):
+    """4096×4096: the variants in reading order, then the peers."""
+    rows = [row for row in of_dtype(rows, dtype) if row["shape"] == SQUARE]
+    if not rows:
+        raise Disagreement(f"no {dtype} rows of 4096×4096")
+    cudnn = next((row["median_us"] for row in rows if row["variant"] == CUDNN), None)
+    body = []
+    before = None
+    for row in sorted(rows, key=lambda row: row["role"] == "peer"):
+        time = row["median_us"]
+        is_step = row["role"] != "peer"
+        is_copy = row["variant"] == "copy"
+        body.append([
+            row["variant"],
+            f"{time / 1000:.3f}",
+            significant(row["gbps"]),
+            number(row["percent_of_copy"]),
+            NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
+            f"{before / time:.2f}×" if is_step and before else "",
+        ])
+        if is_step:
+            before = time
+    columns = ["variant", "ms", "GB/s", "% of copy", "% of cuDNN", "gain over the step before"]
+    return tables.markdown(columns, 1, body)
+
+
+def grid(rows, first, label):
+    """One line a shape, one column a variant; the best softmax of a line is bold."""
+    if not rows:
+        raise Disagreement(f"no rows for the table of {first}")
+    ordered = sorted(rows, key=lambda row: row["role"] == "peer")  # stable: the peers last
+    variants = list(dict.fromkeys(row["variant"] for row in ordered))
+    lines = {}
+    for row in rows:
+        line = lines.setdefault(tuple(row["shape"]), {})
+        if row["variant"] in line:
+            raise Disagreement(f"{row['variant']} on {row['problem']}: measured twice")
+        line[row["variant"]] = row["median_us"]
+    body = []
+    for shape, times in lines.items():
+        best = min((time for variant, time in times.items() if variant != "copy"), default=None)
+        cells = [label(shape)]
+        for variant in variants:
+            time = times.get(variant)
+            text = NONE if time is None else significant(time)
+            cells.append(f"**{text}**" if time is not None and time == best and variant != "copy" else text)
+        body.append(cells)
+    return ["Microseconds.", "", *tables.markdown([first, *variants], 1, body)]
+
+
+def shapes_f16(rows):
+    rows = [row for row in of_dtype(rows, "f16") if row["shape"] != SQUARE]
+    return grid(rows, "shape", tables.shape_text)
+
+
+def cols_f32(rows):
+    rows = [row for row in of_dtype(rows, "f32") if row["shape"][0] == 4096 and len(row["shape"]) == 2]
+    rows.sort(key=lambda row: row["shape"][1])
+    return grid(rows, "cols", lambda shape: str(shape[1]))
+
+
+def counters(rows):
+    """One table a problem."""
+    columns = ["variant", "moved from the step before", "µs", "DRAM %", "L2 %", "L1/TEX %", "SM %",
+               "occupancy %", "registers", "read MB", "written MB"]
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    if not problems:
+        raise Disagreement("no rows")
+    lines = []
+    for problem in problems:
+        body = []
+        for row in rows:
+            if row["problem"] != problem:
+                continue
+            cells = [row["variant"], row["moved"].replace("->", "→"), number(row["duration_us"], 1)]
+            cells += [number(row[f"{part}_percent"]) for part in ("dram", "l2", "l1", "sm", "occupancy")]
+            cells.append(number(row["registers"]))
+            for way in ("read", "write"):
+                size = row[f"dram_{way}_bytes"]
+                cells.append(NONE if size is None else f"{size / 1e6:,.1f}")
+            body.append(cells)
+        lines += ["", f"`{problem}`", "", *tables.markdown(columns, 2, body)]
+    return lines[1:]
+
+
+TABLES = {
+    "steps_f32": ("softmax_walk", lambda rows: steps(rows, "f32")),
+    "steps_f16": ("softmax_walk", lambda rows: steps(rows, "f16")),
+    "shapes_f16": ("softmax_walk", shapes_f16),
+    "cols_f32": ("softmax_walk", cols_f32),
+    "counters": ("softmax_profile", counters),
+}
+
+
+def block(results, name):
+    if name not in TABLES:
+        raise Disagreement(f"results:{name} is none of {', '.join(TABLES)}")
+    stem, make = TABLES[name]
+    path = results / MACHINE / f"{stem}.json"
+    if not path.exists():
+        print(f"walk: results/{MACHINE}/{stem}.json does not exist yet; {name} stays as it is")
+        return None
+
+    def lines():
+        result = tables.load(path)
+        return [tables.machine_line(path, result), "", *make(result["rows"])]
+
+    try:
+        return "\n" + "\n".join(tables.guarded(path, lines)) + "\n\n"
+    except Disagreement as error:
+        raise Disagreement(f"{name}: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(tables.run("walk", "docs/walk/softmax.md", __doc__.split("\n", 1)[0], block, optional=True))
