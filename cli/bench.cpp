@@ -8,8 +8,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/measure.hpp"
+#include "cli/once.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
@@ -21,6 +23,7 @@ struct Flags {
   std::int64_t cols = 4096;
   std::vector<std::string> dtypes = {"f32"};
   std::vector<int> threads;
+  std::string device;
   std::string problem;
   std::string workload;
   std::string json;
@@ -48,7 +51,14 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
       given.push_back(c);
     }
   }
-  for (const Case& each : given) {
+  // A workload may say where a problem belongs; --device says it for all.
+  const bool gpu_here = gpu::available().ok();
+  for (Case each : given) {
+    if (!flags.device.empty()) each.device = flags.device == "cuda" ? Device::cuda : Device::cpu;
+    if (flags.device.empty() && flags.workload.empty() && flags.threads.empty() && gpu_here &&
+        each.threads == 0 && each.isa.empty()) {
+      each.device = Device::cuda;
+    }
     if (flags.threads.empty()) cases.push_back(each);
     for (const int threads : flags.threads) {
       cases.push_back(each);
@@ -94,6 +104,36 @@ std::string table_of(const std::vector<Row>& rows) {
   return table.text();
 }
 
+// The walk: each variant beside the one before it.
+std::string gpu_table_of(const std::vector<Row>& rows) {
+  Table table({{"problem"},
+               {"variant"},
+               {"role"},
+               {"ms", Align::right},
+               {"p10", Align::right},
+               {"p90", Align::right},
+               {"GB/s", Align::right},
+               {"% of copy", Align::right},
+               {"% of cuDNN", Align::right},
+               {"× step before", Align::right},
+               {""}});
+  const Row* before = nullptr;
+  for (const Row& row : rows) {
+    const bool first = before == nullptr || before->problem != row.problem;
+    const double cudnn = time_of(rows, row, "cudnn_accurate");
+    const bool step = !first && row.role != "peer";
+    table.add({first ? row.problem : "", row.variant, row.role,
+               fmt::format("{:.4f}", row.median_us / 1e3), fmt::format("{:.4f}", row.p10_us / 1e3),
+               fmt::format("{:.4f}", row.p90_us / 1e3), fmt::format("{:.0f}", row.gbps),
+               fmt::format("{:.0f}", row.percent_of_copy),
+               cudnn > 0 ? fmt::format("{:.0f}", cudnn / row.median_us * 100) : "",
+               step ? fmt::format("{:.2f}", before->median_us / row.median_us) : "",
+               row.variant == "copy" || row.verified ? "" : "WRONG"});
+    before = &row;
+  }
+  return table.text();
+}
+
 // How the chosen variants stand against oneDNN over all problems that it ran.
 std::string summary(const std::vector<Row>& rows) {
   double logs = 0;
@@ -115,6 +155,11 @@ std::string summary(const std::vector<Row>& rows) {
 Status bench(const Flags& flags) {
   std::vector<Case> cases;
   if (Status status = collect(flags, cases); !status.ok()) return status;
+  for (const Case& c : cases) {
+    if (c.device != cases[0].device) {
+      return {Code::invalid_argument, "device: one table holds one device's times; pass --device"};
+    }
+  }
   Results results;
   {
     Progress progress("bench", static_cast<std::int64_t>(cases.size()));
@@ -127,9 +172,12 @@ Status bench(const Flags& flags) {
       progress.step(to_string(c));
     }
   }
-  fmt::print("{}{}", table_of(results.rows), summary(results.rows));
+  const bool on_gpu = cases[0].device == Device::cuda;
+  fmt::print("{}{}", on_gpu ? gpu_table_of(results.rows) : table_of(results.rows),
+             summary(results.rows));
   const Machine machine = host();
-  results.environment = detect_environment(std::string(machine.isa), machine.threads);
+  results.environment =
+      on_gpu ? gpu_environment() : detect_environment(std::string(machine.isa), machine.threads);
   for (const Row& row : results.rows) {
     if (row.variant == "copy") {
       double& best = results.limits["copy_gbps"];
@@ -157,6 +205,8 @@ void add_bench(CLI::App& app, int& exit) {
   command->add_option("--threads", flags->threads, "thread counts; all cores if left out")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
+  command->add_option("--device", flags->device, "cpu or cuda; a GPU where there is one")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
   command->add_option("--workload", flags->workload, "a file with a problem a line");
   command->add_option("--iters", flags->protocol.iters, "timed calls a run")

@@ -49,7 +49,27 @@ Status Call::make(const Case& wanted) {
   }
   Random random(case_.seed);
   if (Status status = make_options(random); !status.ok()) return status;
-  return make_inputs(random);
+  if (Status status = make_inputs(random); !status.ok()) return status;
+  if (case_.device == Device::cpu) return {};
+  for (GuardedArray* array : arrays()) {
+    if (Status status = array->mirror(); !status.ok()) return status;
+  }
+  return {};
+}
+
+std::vector<GuardedArray*> Call::arrays() {
+  std::vector<GuardedArray*> present;
+  for (GuardedArray* array : {&in_, &dy_, &x_, &out_, &lse_, &target_, &dloss_, &scale_,
+                              &temperature_, &additive_, &boolean_, &lengths_}) {
+    if (array->present()) present.push_back(array);
+  }
+  return present;
+}
+
+std::vector<GuardedArray*> Call::written() {
+  std::vector<GuardedArray*> outputs = {case_.in_place ? &in_place_target() : &out_};
+  if (case_.lse && case_.op != Op::cross_entropy_backward) outputs.push_back(&lse_);
+  return outputs;
 }
 
 Status Call::make_options(Random& random) {
@@ -164,13 +184,27 @@ Status Call::make_inputs(Random& random) {
   return status;
 }
 
-void Call::reset() {
+Status Call::reset() {
   if (case_.in_place) {
     in_place_target().copy_from(pristine_);
   } else {
     out_.poison();
   }
   if (case_.lse && case_.op != Op::cross_entropy_backward) lse_.poison();
+  if (case_.device == Device::cpu) return {};
+  for (GuardedArray* array : written()) {
+    if (Status status = array->upload(); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Call::fetch() {
+  if (case_.device == Device::cpu) return {};
+  if (Status status = gpu::synchronize(); !status.ok()) return status;
+  for (GuardedArray* array : written()) {
+    if (Status status = array->download(); !status.ok()) return status;
+  }
+  return {};
 }
 
 oracle::Transform Call::transform(std::int64_t r) const {
@@ -200,9 +234,9 @@ oracle::Transform Call::transform(std::int64_t r) const {
 
 Mask Call::mask() const {
   Mask mask;
-  if (additive_.present()) mask.additive = additive_.tensor();
-  if (boolean_.present()) mask.boolean = boolean_.tensor();
-  if (lengths_.present()) mask.lengths = lengths_.tensor();
+  if (additive_.present()) mask.additive = view(additive_);
+  if (boolean_.present()) mask.boolean = view(boolean_);
+  if (lengths_.present()) mask.lengths = view(lengths_);
   mask.causal = case_.causal;
   mask.window_left = case_.window_left;
   mask.window_right = case_.window_right;
@@ -213,12 +247,12 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
   const auto fill_common = [&](auto options) {
     options.axis = case_.axis;
     if (scale_.present()) {
-      options.scale = scale_.tensor();
+      options.scale = view(scale_);
     } else {
       options.scale = case_.scale;
     }
     if (temperature_.present()) {
-      options.temperature = temperature_.tensor();
+      options.temperature = view(temperature_);
     } else {
       options.temperature = case_.temperature;
     }
@@ -228,14 +262,14 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
     options.plan = plan;
     return options;
   };
-  const Tensor& in = in_.tensor();
-  const Tensor& out = this->out().tensor();
+  const Tensor in = view(in_);
+  const Tensor out = view(this->out());
   if (is_backward(case_.op)) {
     BackwardOptions options = fill_common(BackwardOptions{});
-    if (case_.softcap > 0) options.x = x_.tensor();
+    if (case_.softcap > 0) options.x = view(x_);
     return case_.op == Op::softmax_backward
-               ? softmax_backward(context, in, dy_.tensor(), out, options)
-               : log_softmax_backward(context, in, dy_.tensor(), out, options);
+               ? softmax_backward(context, in, view(dy_), out, options)
+               : log_softmax_backward(context, in, view(dy_), out, options);
   }
   if (is_loss(case_.op)) {
     CrossEntropyOptions options = fill_common(CrossEntropyOptions{});
@@ -244,14 +278,14 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
     options.z_loss = case_.z_loss;
     options.reduction = case_.reduction;
     if (case_.op == Op::cross_entropy_backward) {
-      return cross_entropy_backward(context, in, target_.tensor(), lse_.tensor(), dloss_.tensor(),
-                                    out, options);
+      return cross_entropy_backward(context, in, view(target_), view(lse_), view(dloss_), out,
+                                    options);
     }
-    options.lse = lse_.tensor();
-    return cross_entropy(context, in, target_.tensor(), out, options);
+    options.lse = view(lse_);
+    return cross_entropy(context, in, view(target_), out, options);
   }
   SoftmaxOptions options = fill_common(SoftmaxOptions{});
-  options.lse = lse_.tensor();
+  options.lse = view(lse_);
   switch (case_.op) {
     case Op::softmax: return softmax(context, in, out, options);
     case Op::log_softmax: return log_softmax(context, in, out, options);

@@ -20,10 +20,13 @@ class Call {
   Status make(const Case& wanted);
 
   // Poisons the outputs; in place, puts the input back.
-  void reset();
+  Status reset();
 
   // Through the public API.
   Status run(const Context& context, std::string_view variant, Plan* plan = nullptr);
+
+  // Waits for a run on the GPU and brings the outputs here, where all is looked at.
+  Status fetch();
 
   const Case& spec() const { return case_; }
   // x; of a backward of y: y. The second input of these is dy.
@@ -36,6 +39,9 @@ class Call {
   const GuardedArray& target() const { return target_; }
   const GuardedArray& dloss() const { return dloss_; }
 
+  // An array as the device of the case sees it.
+  Tensor view(const GuardedArray& array) const { return array.tensor_on(case_.device); }
+
   // What makes row r's logits, as the oracle wants to be told.
   oracle::Transform transform(std::int64_t r) const;
 
@@ -45,6 +51,10 @@ class Call {
  private:
   const GuardedArray& in_place_target() const { return dy_.present() ? dy_ : in_; }
   GuardedArray& in_place_target() { return dy_.present() ? dy_ : in_; }
+  // Every array that the case has.
+  std::vector<GuardedArray*> arrays();
+  // Those that a run writes.
+  std::vector<GuardedArray*> written();
   Status make_options(Random& random);
   Status make_inputs(Random& random);
   Mask mask() const;

@@ -10,6 +10,9 @@
 
 #include "cli/files.hpp"
 #include "cli/guarded.hpp"
+#include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
+#include "runtime/host.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -95,6 +98,10 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   if (key == "seed") return parse_number(value, c.seed);
   if (key == "fill") return !(c.fill = value).empty();
   if (key == "variant") return !(c.variant = value).empty();
+  if (key == "device") {
+    c.device = value == "cuda" ? Device::cuda : Device::cpu;
+    return value == "cuda" || value == "cpu";
+  }
   if (key == "isa") return !(c.isa = value).empty();
   known = false;
   return false;
@@ -180,6 +187,8 @@ Status parse_case(std::string_view text, Case& out) {
       return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
     }
   }
+  // A variant that no op has is reported by whoever runs the case.
+  if (const Variant* variant = find_variant(c.op, c.variant)) c.device = variant->device;
   out = c;
   return {};
 }
@@ -223,6 +232,7 @@ std::string to_string(const Case& c) {
   add("step", c.step, plain.step);
   add("offset", c.offset, plain.offset);
   add("variant", c.variant, plain.variant);
+  add("device", name(c.device), name(plain.device));
   add("isa", c.isa, plain.isa);
   add("threads", c.threads, plain.threads);
   add("fill", c.fill, plain.fill);
@@ -257,12 +267,28 @@ Problem problem_of(const Case& c) {
     p.unit_rows = strides[i] == 1;  // the innermost dimension of rows that moves at all
     break;
   }
+  std::int64_t stride = -1;  // of the last row dimension, then of it and those inside together
+  for (std::size_t i = c.shape.size(); i-- > 0;) {
+    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
+    p.even_rows = p.even_rows && (stride < 0 || strides[i] == stride);
+    stride = strides[i] * c.shape[i];
+  }
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean;
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
   p.wants_lse = c.lse;
   p.in_place = c.in_place;
   return p;
+}
+
+Status machine_of(const Case& c, Machine& out) {
+  if (c.device == Device::cuda) return gpu::machine(out);
+  out = host(c.threads);
+  return {};
+}
+
+Context context_of(const Case& c) {
+  return c.device == Device::cuda ? Context::cuda() : Context::cpu(c.threads);
 }
 
 }  // namespace onepass::cli

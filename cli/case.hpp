@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/problem.hpp"
+#include "dispatch/machine.hpp"
 #include "onepass/options.hpp"
 #include "onepass/status.hpp"
 
@@ -42,9 +43,10 @@ struct Case {
   std::int64_t step = 1;    // stride of the last dimension
   std::int64_t offset = 0;  // elements past an aligned address
 
-  std::string variant;  // empty: the dispatcher's choice
-  std::string isa;      // empty: the best
-  int threads = 0;      // 0: all
+  std::string variant;          // empty: the dispatcher's choice
+  Device device = Device::cpu;  // a named variant's own
+  std::string isa;              // of a CPU; empty: the best
+  int threads = 0;              // of a CPU; 0: all
   std::string fill = "random";
   std::uint64_t seed = 1;
 
@@ -66,5 +68,9 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out);
 
 // What the dispatcher would be told.
 Problem problem_of(const Case& c);
+
+// Where the case runs on this machine.
+Status machine_of(const Case& c, Machine& out);
+Context context_of(const Case& c);
 
 }  // namespace onepass::cli

@@ -10,13 +10,15 @@
 #include "cli/commands.hpp"
 #include "dispatch/choose.hpp"
 #include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
 namespace {
 
-Status machine_named(const std::string& wanted, int threads, Machine& machine) {
+Status machine_named(const std::string& wanted, Device device, int threads, Machine& machine) {
   if (wanted == "host") {
+    if (device == Device::cuda) return gpu::machine(machine);
     machine = host(threads);
     return {};
   }
@@ -24,6 +26,7 @@ Status machine_named(const std::string& wanted, int threads, Machine& machine) {
   if (known == nullptr) {
     std::vector<std::string_view> names = {"host"};
     for (const Machine& m : known_machines()) names.push_back(m.name);
+    for (const Machine& m : known_gpus()) names.push_back(m.name);
     return {Code::invalid_argument, fmt::format("machine: '{}' is not in the tuning tables: {}",
                                                 wanted, fmt::join(names, ", "))};
   }
@@ -44,12 +47,16 @@ Status explain(const Flags& flags) {
     return status;
   }
   Machine machine{};
-  if (Status status = machine_named(flags.machine, c.threads, machine); !status.ok()) return status;
+  if (Status status = machine_named(flags.machine, c.device, c.threads, machine); !status.ok())
+    return status;
   const Problem problem = problem_of(c);
   Reasons reasons;
   Plan plan;
   if (c.variant.empty()) {
     plan = choose(problem, machine, &reasons);
+    if (plan.variant.empty()) {
+      return {Code::unsupported, fmt::format("machine: {}: {}", machine.name, reasons.back())};
+    }
   } else if (Status status = plan_variant(c.variant, problem, machine, plan, &reasons);
              !status.ok()) {
     return status;
@@ -65,8 +72,14 @@ Status explain(const Flags& flags) {
     return {};
   }
   fmt::print("problem  {}\n", to_string(c));
-  fmt::print("machine  {}: {}, {} threads, L1 {} KiB, L2 {} KiB, L3 {} KiB\n", machine.name,
-             machine.isa, machine.threads, machine.l1 >> 10, machine.l2 >> 10, machine.l3 >> 10);
+  if (machine.device() == Device::cuda) {
+    fmt::print("machine  {}: {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block\n",
+               machine.name, machine.isa, machine.gpu.processors, machine.l2 >> 20,
+               machine.gpu.block_shared >> 10);
+  } else {
+    fmt::print("machine  {}: {}, {} threads, L1 {} KiB, L2 {} KiB, L3 {} KiB\n", machine.name,
+               machine.isa, machine.threads, machine.l1 >> 10, machine.l2 >> 10, machine.l3 >> 10);
+  }
   fmt::print("plan     {}\n", to_string(plan));
   fmt::print("idea     {}\n", find_variant(c.op, plan.variant)->idea);
   for (const std::string& reason : reasons) fmt::print("  because  {}\n", reason);

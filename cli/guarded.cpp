@@ -96,4 +96,25 @@ void GuardedArray::copy_from(const GuardedArray& other) {
   std::memcpy(storage_.data(), other.storage_.data(), storage_.size());
 }
 
+Status GuardedArray::mirror() {
+  if (Status status = twin_.allocate(storage_.size()); !status.ok()) return status;
+  return upload();
+}
+
+Status GuardedArray::upload() {
+  return gpu::upload(twin_.data(), storage_.data(), storage_.size());
+}
+
+Status GuardedArray::download() {
+  return gpu::download(storage_.data(), twin_.data(), storage_.size());
+}
+
+Tensor GuardedArray::tensor_on(Device device) const {
+  Tensor tensor = tensor_;
+  if (device == Device::cuda && present()) {
+    tensor.data = twin_.data() + (static_cast<const std::byte*>(tensor_.data) - storage_.data());
+  }
+  return tensor;
+}
+
 }  // namespace onepass::cli

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "cli/npy.hpp"
+#include "onepass/context.hpp"
 #include "onepass/status.hpp"
 #include "onepass/tensor.hpp"
+#include "runtime/gpu.hpp"
 
 namespace onepass::cli {
 
@@ -39,12 +41,19 @@ class GuardedArray {
 
   void copy_from(const GuardedArray& other);  // same make()
 
+  // The same bytes in the GPU's memory, guards and all, as far past an aligned address.
+  Status mirror();
+  Status upload();
+  Status download();
+  Tensor tensor_on(Device device) const;
+
  private:
   std::int64_t offset_of(std::int64_t i) const;
 
   AlignedBytes storage_;
   Tensor tensor_;
   std::int64_t size_ = 0;
+  gpu::Buffer twin_;
 };
 
 }  // namespace onepass::cli

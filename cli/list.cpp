@@ -10,6 +10,7 @@
 #include "cli/peers.hpp"
 #include "cli/table.hpp"
 #include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
@@ -25,10 +26,15 @@ struct Entry {
 
 std::vector<Entry> entries() {
   std::vector<Entry> all;
+  const Status no_gpu = gpu::available();
   for (const Op op : kAllOps) {
-    for (const Variant& v : variants(op)) all.push_back({op, v.name, v.role, v.needs, v.idea, ""});
+    for (const Variant& v : variants(op)) {
+      const std::string obstacle = v.device == Device::cuda ? no_gpu.message() : "";
+      all.push_back({op, v.name, v.role, v.needs, v.idea, obstacle});
+    }
     for (const Peer& p : peers()) {
-      if (p.computes(op)) all.push_back({op, p.name, Role::peer, p.needs, p.idea, p.obstacle()});
+      if (p.computes(op, Device::cpu) || p.computes(op, Device::cuda))
+        all.push_back({op, p.name, Role::peer, p.needs, p.idea, p.obstacle()});
     }
   }
   return all;
@@ -71,6 +77,10 @@ void add_list(CLI::App& app, int& exit) {
     fmt::print("{}\nThis machine: {} threads, instruction sets {}; L2 {} KiB, L3 {} KiB.\n",
                table.text(), machine.threads, fmt::join(runnable_isas(), ", "), machine.l2 >> 10,
                machine.l3 >> 10);
+    if (Machine gpu{}; gpu::machine(gpu).ok()) {
+      fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block.\n", gpu.name,
+                 gpu.isa, gpu.gpu.processors, gpu.l2 >> 20, gpu.gpu.block_shared >> 10);
+    }
     exit = kDone;
   });
 }

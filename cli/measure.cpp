@@ -12,7 +12,7 @@
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
 #include "ops/variant.hpp"
-#include "runtime/host.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass::cli {
@@ -29,6 +29,14 @@ struct Candidate {
   std::vector<double> samples = {};        // µs
 };
 
+void throw_unless_ok(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // Buffers enough that a call finds nothing of its data in the caches, within reason.
 std::size_t sets_needed(const Problem& problem, const Machine& machine) {
   constexpr double most = 512.0 * (1 << 20);
@@ -37,19 +45,9 @@ std::size_t sets_needed(const Problem& problem, const Machine& machine) {
   return static_cast<std::size_t>(std::clamp(std::ceil(wanted / each), 1.0, 4096.0));
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, comma - begin));
-    begin = comma + 1;
-  }
-  return parts;
-}
-
 // Runs once and compares a few whole rows with the oracle (all, where they are reduced): a timing of
 // wrong results is worth nothing. What to expect is found first: in place, the input is gone after.
-bool is_right(const Call& call, const std::function<void()>& run) {
+bool is_right(Call& call, const std::function<void()>& run) {
   using Expectations = std::vector<std::pair<std::int64_t, Expected>>;
   Expectations out;
   Expectations lse;
@@ -66,6 +64,7 @@ bool is_right(const Call& call, const std::function<void()>& run) {
     }
   }
   run();
+  throw_unless_ok(call.fetch());
   const auto close = [](const GuardedArray& got, const Expectations& list) {
     return std::all_of(list.begin(), list.end(), [&got](const auto& each) {
       return distance(got.get(each.first), each.second) <= 1;
@@ -77,30 +76,31 @@ bool is_right(const Call& call, const std::function<void()>& run) {
 class Measurement {
  public:
   Measurement(const Case& c, const Protocol& protocol)
-      : case_(c),
-        protocol_(protocol),
-        machine_(host(c.threads)),
-        problem_(problem_of(c)),
-        chosen_(c.variant.empty() ? choose(problem_, machine_).variant : c.variant) {}
+      : case_(c), protocol_(protocol), problem_(problem_of(c)), chosen_(c.variant) {}
 
   Status prepare(const Selection& selection) {
+    if (Status status = machine_of(case_, machine_); !status.ok()) return status;
+    if (chosen_.empty()) chosen_ = choose(problem_, machine_).variant;
+    if (case_.device == Device::cuda) {
+      if (Status status = head_start_.allocate(kHeadStartBytes); !status.ok()) return status;
+    }
     calls_.resize(sets_needed(problem_, machine_));
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       calls_[i] = std::make_unique<Call>();
       Case each = case_;
       each.seed += i;
       if (Status status = calls_[i]->make(each); !status.ok()) return status;
-      calls_[i]->reset();
+      if (Status status = calls_[i]->reset(); !status.ok()) return status;
     }
     if (selection.variants != "all" && selection.variants != "auto") {
-      for (const std::string& wanted : split(selection.variants)) {
+      for (const std::string& wanted : split_names(selection.variants)) {
         if (Status status = add(wanted, true); !status.ok()) return status;
       }
       return {};
     }
     for (const Variant& v : variants(case_.op)) {
       if (selection.variants == "auto" && v.name != chosen_) continue;
-      if (!v.refuses(problem_).empty()) continue;
+      if (!v.refuses(problem_, machine_).empty()) continue;
       if (Status status = add(std::string(v.name), false); !status.ok()) return status;
     }
     for (const Peer& p : peers()) {
@@ -112,14 +112,17 @@ class Measurement {
   void run(const std::function<void(const std::string&)>& tell) {
     for (Candidate& c : candidates_) {
       tell(fmt::format("{} {}: warm-up", to_string(case_), c.name));
-      calls_[0]->reset();
+      const Clock::time_point begin = Clock::now();
+      throw_unless_ok(calls_[0]->reset());
       c.verified = c.name != "copy" && is_right(*calls_[0], c.run[0]);
-      for (int i = 0; i < protocol_.warmup; ++i) c.run[next_++ % c.run.size()]();
+      for (int i = 0; i < protocol_.warmup && seconds_since(begin) < protocol_.seconds; ++i) {
+        c.run[next_++ % c.run.size()]();
+      }
     }
     for (int r = 0; r < protocol_.runs; ++r) {
       for (Candidate& c : candidates_) {
         tell(fmt::format("{} {}: run {}/{}", to_string(case_), c.name, r + 1, protocol_.runs));
-        one_run(c);
+        case_.device == Device::cuda ? one_gpu_run(c) : one_run(c);
       }
     }
   }
@@ -168,8 +171,38 @@ class Measurement {
       call();
       const Clock::time_point stop = Clock::now();
       c.samples.push_back(std::chrono::duration<double, std::micro>(stop - start).count());
-      if (std::chrono::duration<double>(stop - begin).count() > protocol_.seconds) break;
+      if (seconds_since(begin) > protocol_.seconds) break;
     }
+  }
+
+  // The GPU keeps the time. It is kept busy first, so that the host can queue a whole batch ahead of
+  // it, and no call waits to be launched.
+  void one_gpu_run(Candidate& c) {
+    const Clock::time_point begin = Clock::now();
+    for (int done = 0; done < protocol_.iters && seconds_since(begin) < protocol_.seconds;) {
+      // A first call by itself tells how many go into the time.
+      const int batch = done == 0 && c.samples.empty() ? 1 : batch_of(c, protocol_.iters - done);
+      gpu::Stopwatch watch(2 * static_cast<std::size_t>(batch));
+      for (int i = 0; i < 4; ++i) {
+        throw_unless_ok(gpu::fill(head_start_.data(), i, head_start_.size()));
+      }
+      for (int i = 0; i < batch; ++i) {
+        watch.mark(2 * static_cast<std::size_t>(i));
+        c.run[next_++ % c.run.size()]();
+        watch.mark(2 * static_cast<std::size_t>(i) + 1);
+      }
+      throw_unless_ok(gpu::synchronize());
+      for (int i = 0; i < batch; ++i) {
+        const auto at = 2 * static_cast<std::size_t>(i);
+        c.samples.push_back(watch.microseconds(at, at + 1));
+      }
+      done += batch;
+    }
+  }
+
+  int batch_of(const Candidate& c, int most) const {
+    const double each = std::max(c.samples.back() * 1e-6, 1e-9);
+    return static_cast<int>(std::clamp(protocol_.seconds / each, 1.0, static_cast<double>(most)));
   }
 
   Status add(const std::string& wanted, bool must_run) {
@@ -177,10 +210,11 @@ class Measurement {
       Candidate candidate{.name = wanted, .role = Role::peer, .run = {}};
       for (const auto& call : calls_) {
         const Status status =
-            peer->computes(case_.op)
+            peer->computes(case_.op, case_.device)
                 ? peer->prepare(*call, machine_.threads, candidate.run.emplace_back())
                 : Status{Code::unsupported,
-                         fmt::format("{}: does not compute {}", wanted, name(case_.op))};
+                         fmt::format("{}: does not compute {} on {}", wanted, name(case_.op),
+                                     case_.device == Device::cuda ? "a GPU" : "a CPU")};
         if (status.code() == Code::unsupported && !must_run) return {};
         if (!status.ok()) return status;
       }
@@ -195,8 +229,7 @@ class Measurement {
                         .run = {}};
     for (const auto& call : calls_) {
       candidate.run.emplace_back([this, plan, &call = *call] {
-        const Status status = call.run(Context::cpu(case_.threads), plan.variant);
-        if (!status.ok()) throw std::runtime_error(status.message());
+        throw_unless_ok(call.run(context_of(case_), plan.variant));
       });
     }
     candidates_.push_back(std::move(candidate));
@@ -205,15 +238,27 @@ class Measurement {
 
   Case case_;
   Protocol protocol_;
-  Machine machine_;
+  Machine machine_{};
   Problem problem_;
   std::string chosen_;
   std::vector<std::unique_ptr<Call>> calls_;
   std::vector<Candidate> candidates_;
   std::size_t next_ = 0;
+  static constexpr std::size_t kHeadStartBytes = 256 << 20;
+  gpu::Buffer head_start_;
 };
 
 }  // namespace
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return parts;
+}
 
 Status measure(const Case& c, const Protocol& protocol, const Selection& selection,
                const std::function<void(const std::string&)>& tell, std::vector<Row>& rows) {

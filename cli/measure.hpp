@@ -17,6 +17,8 @@ struct Protocol {
   double seconds = 0.5;  // a run ends after this long, whatever iters says
 };
 
+std::vector<std::string> split_names(const std::string& text);
+
 // "all": every variant and peer; "auto": the dispatcher's choice and the peers; or names, a,b,c.
 struct Selection {
   std::string variants = "all";

@@ -5,7 +5,9 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/peers_cudnn.hpp"
 #include "core/problem.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
 
 #ifdef ONEPASS_HAS_ONEDNN
@@ -17,7 +19,7 @@ namespace {
 
 // copy: as many bytes read as the op reads and writes together, halved, and as many written, by as
 // many threads. The time no kernel that moves these bytes once can be much below.
-Status prepare_copy(const Call& call, int threads, std::function<void()>& run) {
+Status prepare_cpu_copy(const Call& call, int threads, std::function<void()>& run) {
   struct Buffers {
     AlignedBytes from, to;
   };
@@ -43,8 +45,38 @@ Status prepare_copy(const Call& call, int threads, std::function<void()>& run) {
   return {};
 }
 
-bool computes_any(Op) { return true; }
-bool computes_softmax(Op op) { return op == Op::softmax || op == Op::log_softmax; }
+// The same on the GPU: the driver's own copy.
+Status prepare_gpu_copy(const Call& call, std::function<void()>& run) {
+  struct Buffers {
+    gpu::Buffer from, to;
+  };
+  const auto buffers = std::make_shared<Buffers>();
+  const auto size = static_cast<std::size_t>(least_bytes(problem_of(call.spec())) / 2);
+  if (Status status = buffers->from.allocate(size); !status.ok()) return status;
+  if (Status status = buffers->to.allocate(size); !status.ok()) return status;
+  const std::byte* data = static_cast<const std::byte*>(call.view(call.in()).data);
+  if (Status status = gpu::copy(buffers->from.data(), data, std::min(size, call.in().bytes() / 2));
+      !status.ok()) {
+    return status;
+  }
+  run = [buffers, size] {
+    if (const Status status = gpu::copy(buffers->to.data(), buffers->from.data(), size);
+        !status.ok()) {
+      throw std::runtime_error(status.message());
+    }
+  };
+  return {};
+}
+
+Status prepare_copy(const Call& call, int threads, std::function<void()>& run) {
+  return call.spec().device == Device::cuda ? prepare_gpu_copy(call, run)
+                                            : prepare_cpu_copy(call, threads, run);
+}
+
+bool computes_any(Op, Device) { return true; }
+bool computes_softmax(Op op, Device device) {
+  return device == Device::cpu && (op == Op::softmax || op == Op::log_softmax);
+}
 std::string no_obstacle() { return {}; }
 
 #ifdef ONEPASS_HAS_ONEDNN
@@ -122,8 +154,13 @@ std::string onednn_obstacle() { return "oneDNN was not found when this was built
 constexpr Peer kPeers[] = {
     {"onednn", "oneDNN (Debian libdnnl-dev)", "the library of deep-learning primitives for CPUs",
      computes_softmax, onednn_obstacle, prepare_onednn},
-    {"copy", "nothing", "memcpy of the same bytes, by the same threads", computes_any, no_obstacle,
-     prepare_copy},
+    {"cudnn_accurate", "a GPU and cuDNN", "NVIDIA's library, with the maximum subtracted",
+     cudnn_computes, cudnn_obstacle, prepare_cudnn_accurate},
+    {"cudnn_fast", "a GPU and cuDNN",
+     "NVIDIA's library, without the maximum: large inputs overflow", cudnn_computes, cudnn_obstacle,
+     prepare_cudnn_fast},
+    {"copy", "nothing", "a plain copy of the same bytes, on the same device", computes_any,
+     no_obstacle, prepare_copy},
 };
 
 }  // namespace

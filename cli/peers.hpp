@@ -14,9 +14,10 @@ struct Peer {
   std::string_view name;
   std::string_view needs;
   std::string_view idea;
-  bool (*computes)(Op op);
+  bool (*computes)(Op op, Device device);
   std::string (*obstacle)();  // why it cannot run in this build; empty: it can
-  // Everything that may be done once is done here; `run` then does the work, again and again.
+  // Everything that may be done once is done here; `run` then does the work, again and again, where
+  // the call's case says. On a GPU it is queued on the default stream.
   Status (*prepare)(const Call& call, int threads, std::function<void()>& run);
 };
 

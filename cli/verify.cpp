@@ -10,6 +10,7 @@
 #include "cli/expect.hpp"
 #include "dispatch/choose.hpp"
 #include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
@@ -45,16 +46,17 @@ Verdict run_and_compare(const Case& c) {
   Call call;
   if (Status status = call.make(c); !status.ok()) return failed(status.message());
   const Expectation expectation = expect(call);
-  const Context context = Context::cpu(c.threads);
+  const Context context = context_of(c);
   Verdict verdict;
   GuardedArray first;
   for (int repeat = 0; repeat < 2; ++repeat) {
-    call.reset();
+    if (Status status = call.reset(); !status.ok()) return failed(status.message());
     Plan plan;
     const Status status = call.run(context, c.variant, &plan);
     if (status.code() == Code::unsupported)
       return {Verdict::Kind::refused, status.message(), 0, {}};
     if (!status.ok()) return failed(status.message());
+    if (Status fetched = call.fetch(); !fetched.ok()) return failed(fetched.message());
     if (!c.variant.empty() && plan.variant != c.variant) {
       return failed(fmt::format("{} ran in place of {}", plan.variant, c.variant));
     }
@@ -93,6 +95,46 @@ Verdict verify(const Case& c) {
   return verdict;
 }
 
+namespace {
+
+// The case on the CPU: once for each instruction set and variant that it leaves open.
+void expand_on_cpu(const Case& c, std::vector<Case>& out) {
+  const Machine machine = host(c.threads);
+  const Problem problem = problem_of(c);
+  for (const std::string& isa : runnable_isas()) {
+    if (!c.isa.empty() && isa != c.isa) continue;
+    for (const Variant& v : variants(c.op)) {
+      if (v.device != Device::cpu) continue;
+      if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem, machine).empty()) continue;
+      Case each = c;
+      each.isa = isa;
+      each.variant = v.name;
+      out.push_back(each);
+    }
+  }
+  if (c.variant.empty()) out.push_back(c);  // and as the dispatcher would have it
+}
+
+// The same on the GPU, where the machine has one.
+void expand_on_gpu(const Case& c, std::vector<Case>& out) {
+  Machine machine{};
+  if (!gpu::machine(machine).ok()) {
+    if (c.device == Device::cuda) out.push_back(c);  // to be refused by name
+    return;
+  }
+  const Problem problem = problem_of(c);
+  for (const Variant& v : variants(c.op)) {
+    if (v.device != Device::cuda) continue;
+    if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem, machine).empty()) continue;
+    Case each = c;
+    each.device = Device::cuda;
+    each.variant = v.name;
+    out.push_back(each);
+  }
+}
+
+}  // namespace
+
 std::vector<Case> expand(const Case& c, bool all_fills) {
   if (find_fill(c.fill) == nullptr) return {c};  // to be refused by name, not left out
   std::vector<Case> with_fill;
@@ -101,20 +143,13 @@ std::vector<Case> expand(const Case& c, bool all_fills) {
     each.fill = fill.name;
     if (all_fills || each.fill == c.fill) with_fill.push_back(each);
   }
+  // What names a device, an instruction set or a variant leaves out the other device.
+  const bool only_cpu = !c.isa.empty() || c.threads != 0;
+  const bool named = !c.variant.empty();
   std::vector<Case> result;
-  const Problem problem = problem_of(c);
   for (const Case& filled : with_fill) {
-    for (const std::string& isa : runnable_isas()) {
-      if (!c.isa.empty() && isa != c.isa) continue;
-      for (const Variant& v : variants(c.op)) {
-        if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem).empty()) continue;
-        Case each = filled;
-        each.isa = isa;
-        each.variant = v.name;
-        result.push_back(each);
-      }
-    }
-    if (c.variant.empty()) result.push_back(filled);  // and as the dispatcher would have it
+    if (c.device == Device::cpu) expand_on_cpu(filled, result);
+    if (c.device == Device::cuda || (!named && !only_cpu)) expand_on_gpu(filled, result);
   }
   return result;
 }

@@ -1,18 +1,58 @@
 // Context: where an op runs. Cheap to copy; safe to share between threads.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
 namespace onepass {
+
+enum class Device : std::uint8_t { cpu, cuda };
+
+constexpr std::string_view name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
 class Context {
  public:
   // On the calling thread and up to threads − 1 helpers; 0: as many as the machine has cores.
-  static Context cpu(int threads = 0) { return Context(threads); }
+  static Context cpu(int threads = 0) {
+    Context context(Device::cpu);
+    context.threads_ = threads;
+    return context;
+  }
 
+  // On the GPU that is current in the calling thread, in the order of a stream: a cudaStream_t, or
+  // null for the default one. An op then returns as soon as its work is queued; tensors, those of
+  // the options included, lie in memory that the GPU can reach.
+  static Context cuda(void* stream = nullptr) {
+    Context context(Device::cuda);
+    context.stream_ = stream;
+    return context;
+  }
+
+  // Memory of the caller's for the partial results of a GPU op: Plan::scratch_bytes of it, 16-byte
+  // aligned, untouched by others until the op is done. Without it the library keeps a buffer for
+  // each stream, and grows it when an op first needs more.
+  Context with_workspace(void* data, std::size_t bytes) const {
+    Context context = *this;
+    context.workspace_ = data;
+    context.workspace_bytes_ = bytes;
+    return context;
+  }
+
+  Device device() const { return device_; }
   int threads() const { return threads_; }
+  void* stream() const { return stream_; }
+  void* workspace() const { return workspace_; }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
 
  private:
-  explicit Context(int threads) : threads_(threads) {}
-  int threads_;
+  explicit Context(Device device) : device_(device) {}
+
+  Device device_;
+  int threads_ = 0;
+  void* stream_ = nullptr;
+  void* workspace_ = nullptr;
+  std::size_t workspace_bytes_ = 0;
 };
 
 }  // namespace onepass

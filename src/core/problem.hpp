@@ -58,6 +58,7 @@ struct Problem {
   DType out = DType::f32;
   bool unit_stride = true;  // elements of a row are neighbours in memory, in input and output
   bool unit_rows = false;   // rows are neighbours instead: element c of row r + 1 follows r's
+  bool even_rows = true;    // row r lies r strides from row 0: the rows have one dimension
   bool plain = true;        // z = x: no scale, temperature, softcap or tensor mask
   bool whole_rows = true;   // no length, causal or window mask
   bool wants_lse = false;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/annotate.hpp"
+#include "core/exponential.hpp"
 
 namespace onepass {
 
@@ -33,6 +34,13 @@ ONEPASS_HD constexpr State<T> leaf(T x) {
   return {x, T(1)};
 }
 
+// What is subtracted where m is the maximum. From −inf nothing can be (−inf − −inf is NaN), and
+// nothing need be: all there is is empty.
+template <class T>
+ONEPASS_HD constexpr T shift(T m) {
+  return m == minus_infinity<T>() ? T(0) : m;
+}
+
 // The exponentials by which two states shrink when they are brought to their common maximum.
 template <class T>
 struct Rescale {
@@ -41,9 +49,8 @@ struct Rescale {
 
 template <class T>
 ONEPASS_HD inline Rescale<T> rescale(T high, T low) {
-  // Against a maximum of −inf nothing can be subtracted (−inf − −inf is NaN): both sides are empty.
-  const T s = high == minus_infinity<T>() ? T(0) : high;
-  return {std::exp(high - s), std::exp(low - s)};
+  const T s = shift(high);
+  return {exponential(high - s), exponential(low - s)};
 }
 
 // The larger maximum first, so that a compiler that fuses the product and the sum cannot tell the
@@ -61,7 +68,14 @@ ONEPASS_HD inline State<T> merge(State<T> a, State<T> b) {
 // exp(x) / Σ exp. The guard asks d == 0, not d > 0, so that a NaN stays a NaN.
 template <class T>
 ONEPASS_HD inline T weight(State<T> row, T x) {
-  return row.d == T(0) ? T(0) : std::exp(x - row.m) / row.d;
+  return row.d == T(0) ? T(0) : exponential(x - row.m) / row.d;
+}
+
+// The same for many elements of one row, in two steps: exp(x − from) · factor. `from` is any
+// maximum that x was exponentiated against, a tile's or the row's own.
+template <class T>
+ONEPASS_HD inline T factor(State<T> row, T from) {
+  return row.d == T(0) ? T(0) : exponential(from - row.m) / row.d;
 }
 
 // log Σ exp; −inf for the empty set.

@@ -49,7 +49,7 @@ bool worth_splitting(const Problem& p, const Machine& m, int threads, Reasons* r
 
 std::string_view best_variant(const Problem& p, const Machine& m, int threads, Reasons* reasons) {
   const bool maps_rows = p.op == Op::softmax || p.op == Op::log_softmax;
-  if (maps_rows && refuse_rows_apart(p).empty()) {
+  if (maps_rows && refuse_rows_apart(p, m).empty()) {
     say(reasons, "cpu_lanes: the axis is not the innermost, neighbours in memory are rows");
     return "cpu_lanes";
   }
@@ -57,7 +57,7 @@ std::string_view best_variant(const Problem& p, const Machine& m, int threads, R
     say(reasons, "cpu_split: ", threads, " threads share each row");
     return "cpu_split";
   }
-  if (maps_rows && p.cols <= m.tuning.short_cols && refuse_long(p).empty()) {
+  if (maps_rows && p.cols <= m.tuning.short_cols && refuse_long(p, m).empty()) {
     say(reasons, "cpu_short: ", p.cols, " columns, at most ", m.tuning.short_cols,
         ", and no options");
     return "cpu_short";
@@ -102,6 +102,10 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
 }  // namespace
 
 Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
+  if (machine.device() == Device::cuda) {
+    say(reasons, "no variant ships for a GPU yet: name one");
+    return {};
+  }
   const int threads = worthwhile_threads(problem, machine, reasons);
   return complete(best_variant(problem, machine, threads, reasons), problem, machine, threads,
                   reasons);
@@ -116,11 +120,16 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
     for (const Variant& v : variants(problem.op)) text += " " + std::string(v.name);
     return {Code::invalid_argument, text};
   }
-  if (const std::string_view refusal = found->refuses(problem); !refusal.empty()) {
-    return {Code::unsupported,
-            "variant: " + std::string(variant) + " cannot run this: " + std::string(refusal)};
+  if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
+    return {Code::unsupported, "variant: " + std::string(variant) + " cannot run this: " + refusal};
   }
   say(reasons, variant, ": asked for by name");
+  if (found->device == Device::cuda) {
+    plan = found->geometry(problem, machine);
+    plan.variant = found->name;
+    say(reasons, plan.blocks, " blocks of ", plan.threads, " threads: ", found->idea);
+    return {};
+  }
   const int threads = worthwhile_threads(problem, machine, reasons);
   plan = complete(found->name, problem, machine, threads, reasons);
   return {};
@@ -129,6 +138,9 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
 double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
   const Traffic t = traffic(p.op);
   const double elements = static_cast<double>(p.rows) * static_cast<double>(p.cols);
+  if (m.device() == Device::cuda) {
+    return least_bytes(p) + (plan.resident ? 0.0 : elements * static_cast<double>(size_of(p.in)));
+  }
   const double read = elements * static_cast<double>(size_of(p.in)) * t.reads;
   // What the finish reads again comes from L2 when a row of the inputs fits there.
   const double row_bytes = static_cast<double>(ceil_div(p.cols, plan.split)) *
@@ -139,9 +151,12 @@ double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
 
 std::string to_string(const Plan& plan) {
   std::ostringstream text;
-  text << plan.variant << " threads=" << plan.threads << " split=" << plan.split
+  text << plan.variant;
+  if (plan.blocks > 0) text << " blocks=" << plan.blocks;
+  text << " threads=" << plan.threads << " split=" << plan.split
        << " resident=" << (plan.resident ? "yes" : "no")
        << " streaming=" << (plan.streaming ? "yes" : "no") << " scratch=" << plan.scratch_bytes;
+  if (plan.blocks > 0) text << " shared=" << plan.shared_bytes;
   return text.str();
 }
 

@@ -14,13 +14,24 @@ constexpr Machine kMachines[] = {
     {"neoverse-v1-2", "NEON", 2, 64 << 10, 1 << 20, 32 << 20, tuning::kNeon},
 };
 
+// l1 is what an SM has of it, l2 the whole chip's.
+constexpr Machine kGpus[] = {
+    {"h200", "sm_90", 0, 256 << 10, 60 << 20, 0, {}, {90, 132, 1024, 2048, 227 << 10}},
+    {"a100", "sm_80", 0, 192 << 10, 40 << 20, 0, {}, {80, 108, 1024, 2048, 163 << 10}},
+    {"rtx-4090", "sm_89", 0, 128 << 10, 72 << 20, 0, {}, {89, 128, 1024, 1536, 99 << 10}},
+};
+
 }  // namespace
 
 std::span<const Machine> known_machines() { return kMachines; }
 
+std::span<const Machine> known_gpus() { return kGpus; }
+
 const Machine* find_machine(std::string_view name) {
-  for (const Machine& m : kMachines) {
-    if (m.name == name) return &m;
+  for (const std::span<const Machine> list : {known_machines(), known_gpus()}) {
+    for (const Machine& m : list) {
+      if (m.name == name) return &m;
+    }
   }
   return nullptr;
 }

@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include "onepass/context.hpp"
+
 namespace onepass {
 
 // Thresholds that only a measurement can set. One table a machine: dispatch/tuning/.
@@ -17,16 +19,30 @@ struct CpuTuning {
   std::int64_t short_cols;       // longest row for cpu_short
 };
 
-struct Machine {
-  std::string_view name;
-  std::string_view isa;
-  int threads;
-  std::int64_t l1, l2, l3;  // bytes; l1 and l2 a core, l3 shared, 0 where there is none
-  CpuTuning tuning;
+// What a launch must fit into. All 0 where there is no GPU.
+struct GpuLimits {
+  int sm = 0;                 // compute capability: 90 for 9.0
+  int processors = 0;         // SMs
+  int block_threads = 0;      // most threads a block
+  int processor_threads = 0;  // and an SM
+  int block_shared = 0;       // most bytes of shared memory a block may ask for
 };
 
-// The machines of the tuning tables. `explain` plans for any of them without having one.
+struct Machine {
+  std::string_view name;
+  std::string_view isa;     // of a GPU: sm_90
+  int threads;              // of a CPU
+  std::int64_t l1, l2, l3;  // bytes; l1 and l2 a core, l3 shared, 0 where there is none
+  CpuTuning tuning;
+  GpuLimits gpu{};
+
+  Device device() const { return gpu.sm > 0 ? Device::cuda : Device::cpu; }
+};
+
+// The machines of the tuning tables, CPUs and GPUs. `explain` plans for any of them without having
+// one.
 std::span<const Machine> known_machines();
+std::span<const Machine> known_gpus();
 const Machine* find_machine(std::string_view name);
 
 // The tuning for an instruction set, by Highway's name of it.

@@ -5,6 +5,7 @@
 
 #include "ops/limits.hpp"
 #include "ops/loss/variants.hpp"
+#include "ops/softmax/geometry.hpp"
 #include "ops/softmax/variants.hpp"
 #include "ops/variant.hpp"
 
@@ -17,6 +18,27 @@ constexpr Ops kLogSoftmax = only(Op::log_softmax);
 constexpr Ops kForward = kSoftmax | kLogSoftmax | only(Op::logsumexp);
 constexpr Ops kBackward = only(Op::softmax_backward) | only(Op::log_softmax_backward);
 constexpr Ops kCrossEntropy = only(Op::cross_entropy) | only(Op::cross_entropy_backward);
+
+// A GPU's variant is listed in every build; where there is no CUDA, it cannot run.
+#ifdef ONEPASS_HAS_CUDA
+constexpr bool kHasCuda = true;
+#else
+constexpr bool kHasCuda = false;
+#endif
+
+template <auto Run>
+constexpr auto run_if_built() {
+  if constexpr (kHasCuda) {
+    return Run;
+  } else {
+    return static_cast<decltype(Run)>(nullptr);
+  }
+}
+
+template <auto Run>
+constexpr auto on_gpu = run_if_built<Run>();
+
+namespace geometry = softmax::geometry;
 
 constexpr Variant kVariants[] = {
 #include "ops/loss/variants.def"

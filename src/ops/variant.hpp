@@ -2,9 +2,11 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 #include "ops/row/args.hpp"
@@ -37,9 +39,11 @@ struct Variant {
   Role role;
   std::string_view needs;  // in words, for `onepass list`
   std::string_view idea;   // one sentence
-  // Empty when the variant can run the problem; otherwise what stands in the way.
-  std::string_view (*refuses)(const Problem&);
-  Status (*run)(const RowArgs&, const Plan&);
+  // Empty when the variant can run the problem there; otherwise what stands in the way.
+  std::string (*refuses)(const Problem&, const Machine&);
+  Status (*run)(const RowArgs&, const Plan&);  // null: a GPU's, in a build without CUDA
+  Device device = Device::cpu;
+  Plan (*geometry)(const Problem&, const Machine&) = nullptr;  // of a GPU's launch
 };
 
 // All variants of an op, in reading order.

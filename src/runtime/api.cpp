@@ -1,32 +1,93 @@
 // The public ops: check, plan, run.
 
+#include <utility>
 #include <vector>
 
 #include "dispatch/choose.hpp"
 #include "onepass/ops.hpp"
 #include "ops/row/check.hpp"
 #include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass {
 namespace {
 
-Status run(const Context& context, const RowArgs& args, std::string_view variant, Plan* plan_out) {
+// A GPU's memory cannot be looked at without waiting for it: what its values mean is the kernel's to
+// handle.
+Status check_values(const Context& context, const RowArgs& args) {
+  return context.device() == Device::cpu ? check_row_values(args) : Status{};
+}
+
+Status machine_of(const Context& context, Machine& machine) {
+  if (context.device() == Device::cuda) return gpu::machine(machine);
   if (context.threads() < 0) {
     return {Code::invalid_argument,
             "context: threads " + std::to_string(context.threads()) + " is negative"};
   }
+  machine = host(context.threads());
+  return {};
+}
+
+// What a kernel could only answer with a fault that no later call survives.
+Status check_gpu_memory(const RowArgs& args) {
+  const Logits& z = args.logits;
+  const std::pair<std::string_view, const Operand*> operands[] = {
+      {"x", &z.x},
+      {"scale", &z.scale_rows},
+      {"temperature", &z.temperature_rows},
+      {"mask.additive", &z.additive},
+      {"mask.boolean", &z.boolean},
+      {"mask.lengths", &z.lengths},
+      {"y", &args.y},
+      {"dy", &args.dy},
+      {"out", &args.out},
+      {"lse", &args.lse},
+      {"target", &args.target},
+      {"dloss", &args.dloss}};
+  for (const auto& [name, operand] : operands) {
+    if (!*operand) continue;
+    if (Status status = gpu::check_reachable(name, operand->data, size_of(operand->dtype));
+        !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+Status find_workspace(const Context& context, std::size_t bytes, std::byte*& out) {
+  if (context.workspace() == nullptr) return gpu::workspace(context.stream(), bytes, out);
+  if (context.workspace_bytes() < bytes) {
+    return {Code::invalid_argument, "context: a workspace of " +
+                                        std::to_string(context.workspace_bytes()) +
+                                        " bytes, the plan needs " + std::to_string(bytes)};
+  }
+  out = static_cast<std::byte*>(context.workspace());
+  return {};
+}
+
+Status run(const Context& context, RowArgs& args, std::string_view variant, Plan* plan_out) {
+  const bool on_gpu = context.device() == Device::cuda;
+  Machine machine{};
+  if (Status status = machine_of(context, machine); !status.ok()) return status;
   const Problem problem = describe(args);
-  const Machine machine = host(context.threads());
   Plan plan;
-  if (variant.empty()) {
-    plan = choose(problem, machine);
-  } else if (Status status = plan_variant(variant, problem, machine, plan); !status.ok()) {
-    return status;
+  if (!variant.empty()) {
+    if (Status status = plan_variant(variant, problem, machine, plan); !status.ok()) return status;
+  } else if (plan = choose(problem, machine); plan.variant.empty()) {
+    return {Code::unsupported, "context: no variant of " + std::string(name(args.op)) +
+                                   " ships for a GPU yet; name one"};
   }
   if (plan_out != nullptr) *plan_out = plan;
   const bool writes_rows = traffic(args.op).writes > 0;
   if (problem.rows == 0 || (problem.cols == 0 && writes_rows && !args.lse)) return {};
+  if (on_gpu) {
+    args.stream = context.stream();
+    if (Status status = check_gpu_memory(args); !status.ok()) return status;
+    if (Status status = find_workspace(context, plan.scratch_bytes, args.workspace); !status.ok()) {
+      return status;
+    }
+  }
   return find_variant(args.op, plan.variant)->run(args, plan);
 }
 
@@ -34,6 +95,7 @@ Status forward(Op op, const Context& context, const ConstTensor& x, const Tensor
                const SoftmaxOptions& options) {
   RowArgs args;
   if (Status status = check_softmax(op, x, y, options, args); !status.ok()) return status;
+  if (Status status = check_values(context, args); !status.ok()) return status;
   return run(context, args, options.variant, options.plan);
 }
 
@@ -41,6 +103,7 @@ Status backward(Op op, const Context& context, const ConstTensor& y, const Const
                 const Tensor& dx, const BackwardOptions& options) {
   RowArgs args;
   if (Status status = check_backward(op, y, dy, dx, options, args); !status.ok()) return status;
+  if (Status status = check_values(context, args); !status.ok()) return status;
   return run(context, args, options.variant, options.plan);
 }
 
@@ -110,6 +173,7 @@ Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, 
       !status.ok()) {
     return status;
   }
+  if (Status status = check_values(context, args); !status.ok()) return status;
   if (options.reduction != Reduction::none) return reduced_loss(context, args, options);
   return run(context, args, options.variant, options.plan);
 }
@@ -123,7 +187,8 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
       !status.ok()) {
     return status;
   }
-  if (options.reduction == Reduction::mean) {
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  if (options.reduction == Reduction::mean && context.device() == Device::cpu) {
     const std::int64_t count = counted_rows(args);
     args.dloss_scale = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
   }

@@ -310,7 +310,7 @@ TEST(WorkloadTest, TheFilesOfThisRepositoryParse) {
 std::string planned_otherwise(const Case& c) {
   Call call;
   if (Status made = call.make(c); !made.ok()) return "make: " + made.message();
-  call.reset();
+  EXPECT_TRUE(call.reset().ok());
   Plan ran;
   if (Status status = call.run(Context::cpu(c.threads), c.variant, &ran); !status.ok()) {
     return "run: " + status.message();

@@ -225,7 +225,7 @@ TEST_F(ProgramTest, ExplainTellsThePlanThatRuns) {
     ASSERT_TRUE(parse_case(problem, c).ok());
     Call call;
     ASSERT_TRUE(call.make(c).ok());
-    call.reset();
+    ASSERT_TRUE(call.reset().ok());
     Plan plan;
     const Status status = call.run(Context::cpu(c.threads), "", &plan);
     ASSERT_TRUE(status.ok()) << status.message();

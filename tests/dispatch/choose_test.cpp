@@ -68,7 +68,7 @@ double most_scratch(const Problem& p) {
 std::string fault(const Plan& plan, const Problem& p, const Machine& m) {
   const Variant* v = find_variant(p.op, plan.variant);
   if (v == nullptr) return "no such variant";
-  if (!v->refuses(p).empty()) return "the variant refuses: " + std::string(v->refuses(p));
+  if (!v->refuses(p, m).empty()) return "the variant refuses: " + v->refuses(p, m);
   if (plan.threads < 1 || plan.threads > m.threads) return "threads";
   if (plan.split < 1 || plan.split > plan.threads) return "split";
   if (plan.split > 1 && plan.variant != "cpu_split") return "split without cpu_split";
@@ -194,10 +194,10 @@ RC_GTEST_PROP(ChooseTest, ForcedVariantsPlanSoundlyOrSayWhyNot, ()) {
     Plan plan;
     Reasons reasons;
     const Status status = plan_variant(v.name, p, m, plan, &reasons);
-    if (!v.refuses(p).empty()) {
+    if (!v.refuses(p, m).empty()) {
       RC_ASSERT(status.code() == Code::unsupported);
       RC_ASSERT(status.message() == "variant: " + std::string(v.name) +
-                                        " cannot run this: " + std::string(v.refuses(p)));
+                                        " cannot run this: " + v.refuses(p, m));
       RC_ASSERT(plan == Plan{});
       continue;
     }

@@ -10,6 +10,9 @@
 namespace onepass {
 namespace {
 
+const Machine& kCpu = known_machines()[0];
+const Machine& kGpu = known_gpus()[0];
+
 TEST(RegistryTest, NamesAreUniqueWithinAnOp) {
   for (const Op op : kAllOps) {
     std::set<std::string_view> names;
@@ -29,7 +32,8 @@ TEST(RegistryTest, EveryVariantSaysWhatItNeedsAndHowItWorks) {
       EXPECT_FALSE(v.needs.empty()) << v.name;
       EXPECT_FALSE(v.idea.empty()) << v.name;
       EXPECT_NE(v.refuses, nullptr) << v.name;
-      EXPECT_NE(v.run, nullptr) << v.name;
+      EXPECT_TRUE(v.run != nullptr || v.device == Device::cuda) << v.name;
+      EXPECT_EQ(v.geometry != nullptr, v.device == Device::cuda) << v.name;
       EXPECT_NE(name(v.role), "?") << v.name;
     }
   }
@@ -81,7 +85,7 @@ TEST(RegistryTest, SomethingThatShipsRunsEverything) {
     const auto runs_all = [&](const Variant& v) {
       return v.role == Role::ship &&
              std::all_of(problems.begin(), problems.end(),
-                         [&](const Problem& p) { return v.refuses(p).empty(); });
+                         [&](const Problem& p) { return v.refuses(p, kCpu).empty(); });
     };
     EXPECT_TRUE(std::any_of(variants(op).begin(), variants(op).end(), runs_all)) << name(op);
   }
@@ -92,7 +96,9 @@ TEST(RegistryTest, NoVariantRefusesEverything) {
     const std::vector<Problem> problems = any_problems(op);
     for (const Variant& v : variants(op)) {
       EXPECT_TRUE(std::any_of(problems.begin(), problems.end(),
-                              [&](const Problem& p) { return v.refuses(p).empty(); }))
+                              [&](const Problem& p) {
+                                return v.refuses(p, v.device == Device::cpu ? kCpu : kGpu).empty();
+                              }))
           << name(op) << " " << v.name;
     }
   }
@@ -107,26 +113,26 @@ TEST(RegistryTest, ShortAndLaneVariantsRefuseWhatTheyCannotDo) {
   Problem apart = dense;
   apart.unit_stride = false;
   apart.unit_rows = true;
-  EXPECT_EQ(brief->refuses(dense), "");
-  EXPECT_EQ(lanes->refuses(apart), "");
-  EXPECT_NE(brief->refuses(apart), "");
-  EXPECT_NE(lanes->refuses(dense), "");
+  EXPECT_EQ(brief->refuses(dense, kCpu), "");
+  EXPECT_EQ(lanes->refuses(apart, kCpu), "");
+  EXPECT_NE(brief->refuses(apart, kCpu), "");
+  EXPECT_NE(lanes->refuses(dense, kCpu), "");
   const auto both_refuse = [&](auto change) {
     Problem for_short = dense;
     Problem for_lanes = apart;
     change(for_short);
     change(for_lanes);
-    return !brief->refuses(for_short).empty() && !lanes->refuses(for_lanes).empty();
+    return !brief->refuses(for_short, kCpu).empty() && !lanes->refuses(for_lanes, kCpu).empty();
   };
   EXPECT_TRUE(both_refuse([](Problem& p) { p.plain = false; }));
   EXPECT_TRUE(both_refuse([](Problem& p) { p.whole_rows = false; }));
   EXPECT_TRUE(both_refuse([](Problem& p) { p.wants_lse = true; }));
   Problem long_rows = dense;
   long_rows.cols = 513;
-  EXPECT_NE(brief->refuses(long_rows), "");
+  EXPECT_NE(brief->refuses(long_rows, kCpu), "");
   Problem wide = dense;
   wide.in = DType::f64;
-  EXPECT_NE(brief->refuses(wide), "");
+  EXPECT_NE(brief->refuses(wide, kCpu), "");
 }
 
 TEST(RegistryTest, FindVariantFindsByOpAndName) {

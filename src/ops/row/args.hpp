@@ -84,6 +84,8 @@ struct RowArgs {
   double label_smoothing = 0;
   double z_loss = 0;
   bool in_place = false;
+  void* stream = nullptr;          // of a GPU op: the caller's
+  std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
 };
 
 // The columns of a row that no length, causal or window mask hides: a range, so that what lies

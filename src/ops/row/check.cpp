@@ -127,18 +127,6 @@ Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
   return {};
 }
 
-Status check_logits_values(const RowArgs& args) {
-  const Logits& z = args.logits;
-  const auto cols = static_cast<double>(args.space.cols);
-  ONEPASS_TRY(check_values("scale", args.space, z.scale_rows, "finite",
-                           [](double v) { return std::isfinite(v); }));
-  ONEPASS_TRY(check_values("temperature", args.space, z.temperature_rows, "a positive number",
-                           [](double v) { return v > 0 && std::isfinite(v); }));
-  return check_values("mask.lengths", args.space, z.lengths,
-                      "between 0 and " + std::to_string(args.space.cols),
-                      [cols](double v) { return v >= 0 && v <= cols; });
-}
-
 // Absent operands have no strides to agree on, and must not stand in the way.
 void collapse_present(RowArgs& args) {
   Logits& z = args.logits;
@@ -193,7 +181,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
   ONEPASS_TRY(check_overlaps({{"y", y}, {"lse", options.lse}}, inputs, twins, args.in_place));
   args.space = shape.space();
   collapse_present(args);
-  return check_logits_values(args);
+  return {};
 }
 
 Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
@@ -223,7 +211,7 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
                              {{"y", y}, {"dy", dy}, {"x", options.x}}, args.in_place));
   args.space = shape.space();
   collapse_present(args);
-  return check_logits_values(args);
+  return {};
 }
 
 Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntropyOptions& options,
@@ -293,12 +281,23 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   }
   args.space = shape.space();
   collapse_present(args);
-  ONEPASS_TRY(check_logits_values(args));
+  return {};
+}
+
+Status check_row_values(const RowArgs& args) {
+  const Logits& z = args.logits;
   const auto cols = static_cast<double>(args.space.cols);
-  const auto ignored = static_cast<double>(options.ignore_index);
+  ONEPASS_TRY(check_values("scale", args.space, z.scale_rows, "finite",
+                           [](double v) { return std::isfinite(v); }));
+  ONEPASS_TRY(check_values("temperature", args.space, z.temperature_rows, "a positive number",
+                           [](double v) { return v > 0 && std::isfinite(v); }));
+  ONEPASS_TRY(check_values("mask.lengths", args.space, z.lengths,
+                           "between 0 and " + std::to_string(args.space.cols),
+                           [cols](double v) { return v >= 0 && v <= cols; }));
+  const auto ignored = static_cast<double>(args.ignore_index);
   return check_values("target", args.space, args.target,
                       "a class below " + std::to_string(args.space.cols) + " or ignore_index " +
-                          std::to_string(options.ignore_index),
+                          std::to_string(args.ignore_index),
                       [=](double v) { return v == ignored || (v >= 0 && v < cols); });
 }
 
@@ -316,6 +315,7 @@ Problem describe(const RowArgs& args) {
   p.unit_stride = one || (dense(in) && dense(args.dy) && (!full_out || dense(args.out)));
   p.unit_rows = !p.unit_stride && side_by_side(in) && (!full_out || side_by_side(args.out)) &&
                 args.space.extent[last] > 1;
+  p.even_rows = args.space.rank <= 1;
   p.plain = z.plain();
   p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);

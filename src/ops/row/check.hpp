@@ -1,5 +1,5 @@
 // From what a caller passed to arguments that a kernel can trust, or a Status that says why not.
-// Reads no row data; only the small per-row tensors (targets, lengths, temperatures) are looked at.
+// Looks at no memory, so that it may be a GPU's.
 #pragma once
 
 #include "onepass/ops.hpp"
@@ -21,6 +21,10 @@ struct CrossEntropyTensors {
 
 Status check_cross_entropy(Op op, const CrossEntropyTensors& tensors,
                            const CrossEntropyOptions& options, RowArgs& args);
+
+// What the small tensors with a value a row (targets, lengths, temperatures) hold. On a CPU only: a
+// GPU's memory cannot be looked at without waiting for it.
+Status check_row_values(const RowArgs& args);
 
 // The facts the dispatcher needs.
 Problem describe(const RowArgs& args);

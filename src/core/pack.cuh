@@ -1,0 +1,112 @@
+// Rows in packs: 16 bytes at addresses that are multiples of 16, the widest access a thread has.
+//
+// A row may begin anywhere between two such addresses and end anywhere. Its first and last pack are
+// then partial: they are read element by element, −inf standing in for what is not the row's, and
+// written as far as they are. So every kernel has one loop, and no head or tail of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "core/number.cuh"
+#include "core/state.hpp"
+
+namespace onepass {
+
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kWords = 4;
+  static constexpr int kLanes = kWords * kInWord<T>;
+  unsigned word[kWords];
+};
+
+template <class T, int N>
+__device__ inline void widen(const Pack<T> (&packs)[N], float (&values)[N * Pack<T>::kLanes]) {
+#pragma unroll
+  for (int i = 0; i < N * Pack<T>::kLanes; ++i) {
+    const int k = i % Pack<T>::kLanes;
+    values[i] = widen(element<T>(packs[i / Pack<T>::kLanes].word[k / kInWord<T>], k % kInWord<T>));
+  }
+}
+
+// One row of x and of y.
+template <class T>
+class PackedRow {
+ public:
+  static constexpr int kLanes = Pack<T>::kLanes;
+
+  __device__ PackedRow(const T* x, T* y, std::int64_t cols)
+      : skew_(past_boundary(x)),
+        x_(x - skew_),
+        y_(y - skew_),
+        end_(skew_ + cols),
+        same_skew_(past_boundary(y) == skew_) {}
+
+  __device__ std::int64_t packs() const { return (end_ + kLanes - 1) / kLanes; }
+
+  // Pack i of x; past the last one, only −inf.
+  __device__ Pack<T> load(std::int64_t i) const { return load_from(x_, i, true); }
+
+  // Pack i of x if it comes before `end`, else only −inf.
+  __device__ Pack<T> load(std::int64_t i, std::int64_t end) const {
+    return load(i < end ? i : packs());
+  }
+
+  // Pack i of y, as this thread stored it.
+  __device__ Pack<T> stored(std::int64_t i) const { return load_from(y_, i, same_skew_); }
+
+  // values[k] · factor into pack i; nothing past the last one.
+  __device__ void store(std::int64_t i, const float* values, float factor) const {
+    const std::int64_t first = i * kLanes;
+    float scaled[kLanes];
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) scaled[k] = values[k] * factor;
+    if (whole(first) && same_skew_) {
+      Pack<T> pack;
+#pragma unroll
+      for (int w = 0; w < Pack<T>::kWords; ++w) {
+        pack.word[w] = narrow_word<T>(scaled + w * kInWord<T>);
+      }
+      *reinterpret_cast<Pack<T>*>(y_ + first) = pack;
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) {
+      if (inside(first + k)) y_[first + k] = narrow<T>(scaled[k]);
+    }
+  }
+
+ private:
+  __device__ Pack<T> load_from(const T* from, std::int64_t i, bool aligned) const {
+    const std::int64_t first = i * kLanes;
+    if (whole(first) && aligned) return *reinterpret_cast<const Pack<T>*>(from + first);
+    Pack<T> pack;
+#pragma unroll
+    for (int w = 0; w < Pack<T>::kWords; ++w) {
+      float values[kInWord<T>];
+#pragma unroll
+      for (int k = 0; k < kInWord<T>; ++k) {
+        const std::int64_t c = first + w * kInWord<T> + k;
+        values[k] = inside(c) ? widen(from[c]) : minus_infinity<float>();
+      }
+      pack.word[w] = narrow_word<T>(values);
+    }
+    return pack;
+  }
+
+  __device__ static int past_boundary(const void* p) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % kLanes);
+  }
+
+  __device__ bool inside(std::int64_t c) const { return c >= skew_ && c < end_; }
+  __device__ bool whole(std::int64_t first) const {
+    return first >= skew_ && first + kLanes <= end_;
+  }
+
+  int skew_;  // elements of the first pack that lie before the row
+  const T* x_;
+  T* y_;
+  std::int64_t end_;  // of the row, counted from the first pack
+  bool same_skew_;    // y lies as x does: whole packs can be stored as such
+};
+
+}  // namespace onepass

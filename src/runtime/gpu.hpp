@@ -1,0 +1,80 @@
+// The GPU, as everybody but a kernel sees it: no CUDA headers here. In a build without CUDA the same
+// functions answer that there is none.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "dispatch/machine.hpp"
+#include "onepass/status.hpp"
+
+namespace onepass::gpu {
+
+// Whether an op can run on the current GPU, and if not, why: no CUDA in this build, no GPU, a driver
+// that is too old, a GPU that the kernels were not compiled for.
+Status available();
+
+// The current GPU; `name` and `isa` live as long as the program.
+Status machine(Machine& out);
+
+struct Versions {
+  std::string driver, cuda;
+};
+Versions versions();
+
+// An argument that the GPU can reach: device or managed memory, aligned to its element.
+Status check_reachable(std::string_view argument, const void* data, std::size_t element_size);
+
+// At least `bytes` of memory that stays the stream's until it needs more. Not while the stream is
+// being captured, unless it has as much already.
+Status workspace(void* stream, std::size_t bytes, std::byte*& out);
+
+// ---- for the program and the tests: buffers, waiting, timing --------------------------------------
+
+class Buffer {
+ public:
+  Status allocate(std::size_t bytes);
+  std::byte* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const;
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t size_ = 0;
+};
+
+Status upload(std::byte* to, const void* from, std::size_t bytes);
+Status download(void* to, const std::byte* from, std::size_t bytes);
+// Queued on the default stream.
+Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
+Status fill(std::byte* to, int value, std::size_t bytes);
+
+// Waits for everything queued; tells what went wrong in any of it.
+Status synchronize();
+
+// Points in the default stream's time.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::size_t marks);
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  void mark(std::size_t index);
+  // Between two marks, once both are reached; NaN when they were never set.
+  double microseconds(std::size_t from, std::size_t to) const;
+
+ private:
+  struct Events;
+  std::unique_ptr<Events> events_;
+};
+
+// What lies between is what a profiler looks at.
+void profiler_start();
+void profiler_stop();
+
+}  // namespace onepass::gpu

@@ -1,0 +1,247 @@
+// The GPU through CUDA's runtime: all of its calls but the launches.
+
+#include <cuda_profiler_api.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <vector>
+
+#include "runtime/gpu.hpp"
+#include "runtime/launch.hpp"
+
+namespace onepass {
+namespace {
+
+template <class... Parts>
+std::string text_of(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+std::string version_text(int version) { return text_of(version / 1000, ".", version % 1000 / 10); }
+
+// What an error means to somebody who can do something about it. The runtime remembers an error
+// until it is asked; what is told here is forgotten there, so that the next call starts clean.
+Status status_of(cudaError_t error, std::string_view doing) {
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();
+  switch (error) {
+    case cudaErrorNoDevice: return {Code::unsupported, "cuda: this machine has no GPU"};
+    case cudaErrorInsufficientDriver:
+    case cudaErrorStubLibrary: {
+      int driver = 0;
+      cudaDriverGetVersion(&driver);
+      if (driver == 0) return {Code::unsupported, "cuda: no NVIDIA driver is installed"};
+      return {Code::unsupported, text_of("cuda: the driver is made for CUDA ", version_text(driver),
+                                         ", this program for ", version_text(CUDART_VERSION))};
+    }
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion: {
+      int device = 0;
+      cudaDeviceProp properties{};
+      cudaGetDevice(&device);
+      cudaGetDeviceProperties(&properties, device);
+      return {Code::unsupported,
+              text_of("cuda: the kernels were not compiled for ", properties.name, " (sm_",
+                      properties.major, properties.minor,
+                      "); build with ONEPASS_CUDA_ARCHITECTURES set")};
+    }
+    case cudaErrorMemoryAllocation:
+      return {Code::out_of_memory, text_of("cuda: no memory on the GPU for ", doing)};
+    default: break;
+  }
+  return {Code::internal, text_of("cuda: ", doing, ": ", cudaGetErrorString(error), " (",
+                                  cudaGetErrorName(error), ")")};
+}
+
+struct Facts {
+  std::string name, isa;
+  Machine machine{};
+};
+
+// Asked once a device; the strings are what Machine's views look at.
+Status facts_of(int device, const Facts*& out) {
+  static std::mutex mutex;
+  static std::map<int, Facts> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(device); found != known.end()) {
+    out = &found->second;
+    return {};
+  }
+  cudaDeviceProp p{};
+  if (Status status = status_of(cudaGetDeviceProperties(&p, device), "asking for properties");
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = status_of(static_cast<cudaError_t>(probe_kernel()), "looking for a kernel");
+      !status.ok()) {
+    return status;
+  }
+  Facts& facts = known[device];
+  facts.name = p.name;
+  facts.isa = text_of("sm_", p.major, p.minor);
+  facts.machine = {.name = facts.name,
+                   .isa = facts.isa,
+                   .threads = 0,
+                   .l1 = static_cast<std::int64_t>(p.sharedMemPerMultiprocessor),
+                   .l2 = p.l2CacheSize,
+                   .l3 = 0,
+                   .tuning = {},
+                   .gpu = {.sm = p.major * 10 + p.minor,
+                           .processors = p.multiProcessorCount,
+                           .block_threads = p.maxThreadsPerBlock,
+                           .processor_threads = p.maxThreadsPerMultiProcessor,
+                           .block_shared = static_cast<int>(p.sharedMemPerBlockOptin)}};
+  out = &facts;
+  return {};
+}
+
+Status current(const Facts*& out) {
+  int device = 0;
+  if (Status status = status_of(cudaGetDevice(&device), "asking for the current GPU");
+      !status.ok()) {
+    return status;
+  }
+  return facts_of(device, out);
+}
+
+cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+}  // namespace
+
+Status launch_status(std::string_view variant) {
+  return status_of(cudaGetLastError(), text_of("launching ", variant));
+}
+
+Status allow_shared(const void* kernel, std::size_t bytes) {
+  constexpr std::size_t everybodys = 48 << 10;
+  if (bytes <= everybodys) return {};
+  return status_of(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(bytes)),
+                   text_of("asking for ", bytes, " bytes of shared memory"));
+}
+
+namespace gpu {
+
+Status available() {
+  const Facts* facts = nullptr;
+  return current(facts);
+}
+
+Status machine(Machine& out) {
+  const Facts* facts = nullptr;
+  if (Status status = current(facts); !status.ok()) return status;
+  out = facts->machine;
+  return {};
+}
+
+Versions versions() {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  return {version_text(driver), version_text(CUDART_VERSION)};
+}
+
+Status check_reachable(std::string_view argument, const void* data, std::size_t element_size) {
+  if (reinterpret_cast<std::uintptr_t>(data) % element_size != 0) {
+    return {Code::invalid_argument, text_of(argument, ": address ", data, " is not a multiple of ",
+                                            element_size, ", the size of its elements")};
+  }
+  cudaPointerAttributes attributes{};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
+  if (error == cudaSuccess && attributes.devicePointer != nullptr) return {};
+  cudaGetLastError();
+  return {Code::invalid_argument,
+          text_of(argument, ": address ", data, " is not memory that the GPU can reach")};
+}
+
+Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
+  out = nullptr;
+  if (bytes == 0) return {};
+  int device = 0;
+  cudaGetDevice(&device);
+  static std::mutex mutex;
+  static std::map<std::pair<int, void*>, Buffer>& kept =
+      *new std::map<std::pair<int, void*>, Buffer>;
+  const std::lock_guard lock(mutex);
+  Buffer& buffer = kept[{device, stream}];
+  if (buffer.size() < bytes) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaStreamIsCapturing(stream_of(stream), &capture);
+    if (capture != cudaStreamCaptureStatusNone) {
+      return {Code::unsupported,
+              text_of("workspace: ", bytes,
+                      " bytes cannot be allocated while the stream is captured;"
+                      " run the op once before, or pass a workspace in the context")};
+    }
+    // Freed memory may still be in use by what is queued: freeing waits for it.
+    buffer = Buffer();
+    if (Status status = buffer.allocate(bytes); !status.ok()) return status;
+  }
+  out = buffer.data();
+  return {};
+}
+
+void Buffer::Free::operator()(std::byte* data) const { cudaFree(data); }
+
+Status Buffer::allocate(std::size_t bytes) {
+  void* data = nullptr;
+  const Status status =
+      status_of(cudaMalloc(&data, bytes), text_of("an array of ", bytes, " bytes"));
+  if (!status.ok()) return status;
+  data_.reset(static_cast<std::byte*>(data));
+  size_ = bytes;
+  return {};
+}
+
+Status upload(std::byte* to, const void* from, std::size_t bytes) {
+  return status_of(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
+}
+
+Status download(void* to, const std::byte* from, std::size_t bytes) {
+  return status_of(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from the GPU");
+}
+
+Status copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr), "copying");
+}
+
+Status fill(std::byte* to, int value, std::size_t bytes) {
+  return status_of(cudaMemsetAsync(to, value, bytes, nullptr), "filling");
+}
+
+Status synchronize() { return status_of(cudaDeviceSynchronize(), "running"); }
+
+struct Stopwatch::Events {
+  std::vector<cudaEvent_t> list;
+};
+
+Stopwatch::Stopwatch(std::size_t marks) : events_(std::make_unique<Events>()) {
+  events_->list.resize(marks);
+  for (cudaEvent_t& event : events_->list) cudaEventCreate(&event);
+}
+
+Stopwatch::~Stopwatch() {
+  for (cudaEvent_t event : events_->list) cudaEventDestroy(event);
+}
+
+void Stopwatch::mark(std::size_t index) { cudaEventRecord(events_->list[index], nullptr); }
+
+double Stopwatch::microseconds(std::size_t from, std::size_t to) const {
+  float milliseconds = NAN;
+  if (cudaEventElapsedTime(&milliseconds, events_->list[from], events_->list[to]) != cudaSuccess) {
+    cudaGetLastError();
+    return NAN;
+  }
+  return milliseconds * 1e3;
+}
+
+void profiler_start() { cudaProfilerStart(); }
+void profiler_stop() { cudaProfilerStop(); }
+
+}  // namespace gpu
+}  // namespace onepass

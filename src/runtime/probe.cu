@@ -1,0 +1,19 @@
+// A kernel that does nothing: what is asked whether this GPU can run what was compiled here.
+
+#include <cuda_runtime.h>
+
+#include "runtime/launch.hpp"
+
+namespace onepass {
+namespace {
+
+__global__ void nothing() {}
+
+}  // namespace
+
+int probe_kernel() {
+  cudaFuncAttributes attributes{};
+  return cudaFuncGetAttributes(&attributes, nothing);
+}
+
+}  // namespace onepass
