@@ -107,7 +107,8 @@ Status Call::make_options(Random& random) {
 
 Status Call::make_inputs(Random& random) {
   const Layout layout{.pad = case_.pad, .step = case_.step, .offset = case_.offset};
-  const Layout out_layout = case_.in_place ? layout : Layout{case_.pad, case_.step, case_.offset};
+  Layout out_layout = layout;
+  if (case_.out_offset >= 0) out_layout.offset = case_.out_offset;
   const std::vector<std::int64_t> row_shape = without_axis(case_);
   const std::vector<std::int64_t> one = {};
   const std::vector<std::int64_t>& loss_shape =

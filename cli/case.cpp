@@ -94,6 +94,7 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   if (key == "pad") return parse_number(value, c.pad) && c.pad >= 0;
   if (key == "step") return parse_number(value, c.step) && c.step >= 1;
   if (key == "offset") return parse_number(value, c.offset) && c.offset >= 0;
+  if (key == "out_offset") return parse_number(value, c.out_offset) && c.out_offset >= 0;
   if (key == "threads") return parse_number(value, c.threads) && c.threads >= 0;
   if (key == "seed") return parse_number(value, c.seed);
   if (key == "fill") return !(c.fill = value).empty();
@@ -231,6 +232,7 @@ std::string to_string(const Case& c) {
   add("pad", c.pad, plain.pad);
   add("step", c.step, plain.step);
   add("offset", c.offset, plain.offset);
+  add("out_offset", c.out_offset, plain.out_offset);
   add("variant", c.variant, plain.variant);
   add("device", name(c.device), name(plain.device));
   add("isa", c.isa, plain.isa);

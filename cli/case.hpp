@@ -42,6 +42,7 @@ struct Case {
   std::int64_t pad = 0;     // elements between the end of the last dimension and its next start
   std::int64_t step = 1;    // stride of the last dimension
   std::int64_t offset = 0;  // elements past an aligned address
+  std::int64_t out_offset = -1;  // the same of the output; −1: as the input
 
   std::string variant;          // empty: the dispatcher's choice
   Device device = Device::cpu;  // a named variant's own

@@ -31,6 +31,7 @@ Status collect(const ProfileRequest& request, std::vector<Case>& cases) {
   for (const std::string& text : texts) {
     if (Status status = parse_case(text, c); !status.ok()) return status;
     cases.push_back(c);
+    cases.back().device = Device::cuda;
   }
   return {};
 }

@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-const Words kSubcommands = {"list",    "verify",      "bench",    "explain",
-                            "softmax", "log-softmax", "logsumexp"};
+const Words kSubcommands = {"list",    "verify",  "bench",       "explain",
+                            "profile", "softmax", "log-softmax", "logsumexp"};
 
 // ---- Help, flags, exit codes ------------------------------------------------------------------
 
