@@ -14,7 +14,8 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 # Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint build program demo test sanitize bench verify install format check \
+.PHONY: help setup setup-lint build program demo test sanitize bench verify \
+  gpu-verify gpu-sanitize gpu-bench install format check \
   readme walk clean
 
 help: ## this list
@@ -60,6 +61,23 @@ bench: program ## measure beside the peers (WORKLOAD=file MACHINE=name keeps res
 	$(if $(MACHINE),mkdir -p results/$(MACHINE))
 	OMP_PROC_BIND=true $(program) bench --workload $(WORKLOAD) --variants auto $(ARGS) \
 	  $(if $(MACHINE),--json results/$(MACHINE)/$(patsubst perf_%,%,$(basename $(notdir $(WORKLOAD)))).json)
+
+# What needs a GPU. compute-sanitizer and ncu come with the CUDA toolkit.
+gpu_verify = $(program) verify --workload workloads/test_gpu_softmax.txt
+
+gpu-verify: program ## every GPU variant against the oracle, every fill on the short rows
+	$(gpu_verify)
+	$(program) verify --workload workloads/test_gpu_fills.txt --fills
+
+gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
+	for tool in memcheck racecheck initcheck synccheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 9 $(gpu_verify) || exit 1; done
+
+gpu-bench: program ## the walk and its counters into results/MACHINE, then the page's tables
+	mkdir -p results/$(MACHINE)
+	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
+	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
+	  --json results/$(MACHINE)/softmax_profile.json
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "cli/call.hpp"
 #include "cli/expect.hpp"
@@ -45,33 +46,38 @@ std::size_t sets_needed(const Problem& problem, const Machine& machine) {
   return static_cast<std::size_t>(std::clamp(std::ceil(wanted / each), 1.0, 4096.0));
 }
 
-// Runs once and compares a few whole rows with the oracle (all, where they are reduced): a timing of
-// wrong results is worth nothing. What to expect is found first: in place, the input is gone after.
-bool is_right(Call& call, const std::function<void()>& run) {
-  using Expectations = std::vector<std::pair<std::int64_t, Expected>>;
-  Expectations out;
-  Expectations lse;
-  const auto into = [](Expectations& list) {
-    return [&list](std::int64_t i, Expected e) { list.emplace_back(i, e); };
-  };
-  const Case& spec = call.spec();
-  if (spec.op == Op::cross_entropy && spec.reduction != Reduction::none) {
-    out.emplace_back(0, expect(call).out[0]);
-  } else {
-    const Sink sink{.out = into(out), .lse = into(lse)};
-    for (const std::int64_t r : {std::int64_t{0}, spec.rows() / 2, spec.rows() - 1}) {
+// A few whole rows of what a call must give (all, where they are reduced): a timing of wrong results
+// is worth nothing. Found once for all candidates, before any runs: in place, the input is gone after.
+class Sample {
+ public:
+  explicit Sample(const Call& call) {
+    const Case& spec = call.spec();
+    if (spec.op == Op::cross_entropy && spec.reduction != Reduction::none) {
+      out_.emplace_back(0, expect(call).out[0]);
+      return;
+    }
+    const Sink sink{.out = [this](std::int64_t i, Expected e) { out_.emplace_back(i, e); },
+                    .lse = [this](std::int64_t i, Expected e) { lse_.emplace_back(i, e); }};
+    for (const std::int64_t r : std::set{std::int64_t{0}, spec.rows() / 2, spec.rows() - 1}) {
       expect_row(call, r, sink);
     }
   }
-  run();
-  throw_unless_ok(call.fetch());
-  const auto close = [](const GuardedArray& got, const Expectations& list) {
+
+  bool matches(const Call& call) const {
+    return all_close(call.out(), out_) && all_close(call.lse(), lse_);
+  }
+
+ private:
+  using Expectations = std::vector<std::pair<std::int64_t, Expected>>;
+
+  static bool all_close(const GuardedArray& got, const Expectations& list) {
     return std::all_of(list.begin(), list.end(), [&got](const auto& each) {
       return distance(got.get(each.first), each.second) <= 1;
     });
-  };
-  return close(call.out(), out) && close(call.lse(), lse);
-}
+  }
+
+  Expectations out_, lse_;
+};
 
 class Measurement {
  public:
@@ -110,17 +116,23 @@ class Measurement {
   }
 
   void run(const std::function<void(const std::string&)>& tell) {
+    throw_unless_ok(calls_[0]->reset());
+    const Sample sample(*calls_[0]);
     for (Candidate& c : candidates_) {
       tell(fmt::format("{} {}: warm-up", to_string(case_), c.name));
-      const Clock::time_point begin = Clock::now();
       throw_unless_ok(calls_[0]->reset());
-      c.verified = c.name != "copy" && is_right(*calls_[0], c.run[0]);
-      for (int i = 0; i < protocol_.warmup && seconds_since(begin) < protocol_.seconds; ++i) {
+      const Clock::time_point begin = Clock::now();
+      c.run[0]();
+      throw_unless_ok(calls_[0]->fetch());
+      const double first = seconds_since(begin);
+      c.verified = c.name != "copy" && sample.matches(*calls_[0]);
+      for (int i = 0; i < protocol_.warmup && first < protocol_.seconds; ++i) {
         c.run[next_++ % c.run.size()]();
       }
     }
     for (int r = 0; r < protocol_.runs; ++r) {
       for (Candidate& c : candidates_) {
+        if (used_up(c)) continue;
         tell(fmt::format("{} {}: run {}/{}", to_string(case_), c.name, r + 1, protocol_.runs));
         case_.device == Device::cuda ? one_gpu_run(c) : one_run(c);
       }
@@ -198,6 +210,13 @@ class Measurement {
       }
       done += batch;
     }
+  }
+
+  // A call that takes longer than all runs together may is timed once.
+  bool used_up(const Candidate& c) const {
+    double us = 0;
+    for (const double sample : c.samples) us += sample;
+    return us * 1e-6 > protocol_.seconds * protocol_.runs;
   }
 
   int batch_of(const Candidate& c, int most) const {

@@ -17,7 +17,7 @@ struct Largest {
   ONEPASS_HD Value operator()(Value a, Value b) const { return std::fmax(a, b); }  // drops a NaN
 };
 
-struct Sum {
+struct Add {
   using Value = float;
   ONEPASS_HD static constexpr Value identity() { return 0; }
   ONEPASS_HD Value operator()(Value a, Value b) const { return a + b; }

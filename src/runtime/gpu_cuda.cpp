@@ -35,7 +35,7 @@ Status status_of(cudaError_t error, std::string_view doing) {
     case cudaErrorStubLibrary: {
       int driver = 0;
       cudaDriverGetVersion(&driver);
-      if (driver == 0) return {Code::unsupported, "cuda: no NVIDIA driver is installed"};
+      if (driver == 0) return {Code::unsupported, "cuda: no GPU here: no NVIDIA driver is installed"};
       return {Code::unsupported, text_of("cuda: the driver is made for CUDA ", version_text(driver),
                                          ", this program for ", version_text(CUDART_VERSION))};
     }

@@ -302,6 +302,7 @@ TEST(GoodInputTest, AnyStrides) {
 TEST(GoodInputTest, ThePlanThatRanIsTold) {
   const Values x(DType::f32, {4, 9}, numbers(36));
   for (const Variant& v : variants(Op::softmax)) {
+    if (v.device != Device::cpu) continue;
     if (v.name == "cpu_lanes") continue;
     Values y(DType::f32, {4, 9});
     Plan plan;

@@ -226,12 +226,13 @@ TEST_F(ProfileTest, FromFlagsToTableAndFile) {
   const Status status = profile(request, target);
   const std::string table = testing::internal::GetCapturedStdout();
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(asked, (Words{"softmax 8x16 f32 some", "softmax 8x16 f16 some"}));
+  EXPECT_EQ(asked,
+            (Words{"softmax 8x16 f32 device=cuda some", "softmax 8x16 f16 device=cuda some"}));
   EXPECT_EQ(std::ranges::count(table, '\n'), 6) << table;
   const json all = json::parse(get(path("p.json")));
   EXPECT_EQ(all.at("environment").at("device"), "a GPU");
   ASSERT_EQ(all.at("rows").size(), 4u);
-  EXPECT_EQ(all.at("rows")[2].at("problem"), "softmax 8x16 f16");
+  EXPECT_EQ(all.at("rows")[2].at("problem"), "softmax 8x16 f16 device=cuda");
   EXPECT_EQ(all.at("rows")[2].at("moved"), "") << "another problem is no step";
   EXPECT_EQ(all.at("rows")[3].at("moved"), "nothing by 3 points");
 

@@ -196,8 +196,8 @@ RC_GTEST_PROP(ChooseTest, ForcedVariantsPlanSoundlyOrSayWhyNot, ()) {
     const Status status = plan_variant(v.name, p, m, plan, &reasons);
     if (!v.refuses(p, m).empty()) {
       RC_ASSERT(status.code() == Code::unsupported);
-      RC_ASSERT(status.message() == "variant: " + std::string(v.name) +
-                                        " cannot run this: " + v.refuses(p, m));
+      RC_ASSERT(status.message() ==
+                "variant: " + std::string(v.name) + " cannot run this: " + v.refuses(p, m));
       RC_ASSERT(plan == Plan{});
       continue;
     }

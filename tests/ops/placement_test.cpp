@@ -158,6 +158,7 @@ TEST(PlacementTest, InPlaceGivesTheBitsOfOutOfPlace) {
       for (const Mask& mask : {Mask{}, lengths(length.tensor())}) {
         for (const Op op : {Op::softmax, Op::log_softmax}) {
           for (const Variant& v : variants(op)) {
+            if (v.device != Device::cpu) continue;
             if (v.name == "cpu_short" || v.name == "cpu_lanes") continue;
             expect_same(v.name, x, [&](const Values& in, Values& out) {
               return forward(op, context, in, out, {.mask = mask, .variant = v.name});
@@ -306,6 +307,7 @@ TEST(PlacementTest, StridesPastThirtyTwoBits) {
   for (const View& view :
        {View{0, 500, far, 1, 1}, View{far, far + 500, -far, 1, 1}, View{0, 500, far, 2, 1}}) {
     for (const Variant& v : variants(Op::softmax)) {
+      if (v.device != Device::cpu) continue;
       SCOPED_TRACE(v.name);
       for (std::int64_t i = 0; i < 2 * cols; ++i) {
         const std::int64_t at = i / cols * view.row_stride + i % cols * view.col_stride;

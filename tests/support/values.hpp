@@ -95,7 +95,9 @@ inline void for_each_way(Op op, const std::function<void(DType, std::string_view
   for_each_isa([&] {
     for (const DType dtype : kFloating) {
       std::vector<std::string_view> names = {""};
-      for (const Variant& v : variants(op)) names.push_back(v.name);
+      for (const Variant& v : variants(op)) {
+        if (v.device == Device::cpu) names.push_back(v.name);
+      }
       for (const std::string_view variant : names) {
         SCOPED_TRACE(std::string(name(op)) + " " + std::string(name(dtype)) +
                      " variant=" + std::string(variant));

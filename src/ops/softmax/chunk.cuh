@@ -3,12 +3,12 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
+#include "ops/softmax/geometry.hpp"
 #include "ops/softmax/walk.cuh"
 
 namespace onepass::ops::softmax {
 
-// Packs a thread loads before it uses any: enough bytes on their way to keep the memory busy.
-inline constexpr int kInFlight = 4;
+using geometry::kInFlight;
 
 // This thread's share of packs [begin, end). One rescaling for kInFlight packs.
 template <class T>

@@ -73,6 +73,13 @@ inline Plan packs(const Problem& p, const Machine&) {
   return block_a_row(p, threads_for_cols(p.cols));
 }
 
+// Packs that a thread loads before it uses any: enough bytes on their way to keep the memory busy.
+inline constexpr int kInFlight = 4;
+
+inline Plan two_pass_vector(const Problem& p, const Machine&) {
+  return block_a_row(p, whole_warps(ceil_div(p.cols, lanes(p.in) * kInFlight), 1024));
+}
+
 // ---- rows on chip -----------------------------------------------------------------------------
 
 inline constexpr std::int64_t kRegisterCols = 8192;
@@ -106,9 +113,9 @@ inline constexpr std::int64_t kMediumCols = 32768;
 inline constexpr std::int64_t kMediumShared = 32 << 10;
 
 inline Plan register_shared_medium(const Problem& p, const Machine&) {
-  const std::int64_t packs = most_packs(p.cols, p.in);
-  return on_chip(p, whole_warps(ceil_div(packs, 4), 1024),
-                 std::min(packs, kMediumShared / kPackBytes));
+  // Four packs a thread, two of them in shared memory; of longer rows more, in registers.
+  const int threads = whole_warps(ceil_div(most_packs(p.cols, p.in), 4), 1024);
+  return on_chip(p, threads, std::min<std::int64_t>(2 * threads, kMediumShared / kPackBytes));
 }
 
 // As many packs in registers as go, the rest in shared memory, where the block's merge needs room

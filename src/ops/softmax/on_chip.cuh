@@ -16,19 +16,25 @@ __device__ inline void softmax_on_chip(PackedRow<T> row, Pack<T>* stage, int sta
   const int step = static_cast<int>(blockDim.x);
   const int first_held = staged + static_cast<int>(threadIdx.x);
 
+  const auto packs = static_cast<int>(row.packs());
+
   Pack<T> held[Held];
 #pragma unroll
-  for (int k = 0; k < Held; ++k) held[k] = row.load(first_held + k * step);
-  for (int i = threadIdx.x; i < staged; i += step) stage[i] = row.load(i);
+  for (int k = 0; k < Held; ++k) {
+    if (first_held + k * step < packs) held[k] = row.load(first_held + k * step);
+  }
+#pragma unroll 4
+  for (int i = threadIdx.x; i < min(staged, packs); i += step) stage[i] = row.load(i);
 
   const auto for_each_pack = [&](auto body) {
     float v[kLanes];
 #pragma unroll
     for (int k = 0; k < Held; ++k) {
+      if (first_held + k * step >= packs) continue;
       widen({held[k]}, v);
       body(first_held + k * step, v);
     }
-    for (int i = threadIdx.x; i < staged; i += step) {
+    for (int i = threadIdx.x; i < min(staged, packs); i += step) {
       widen({stage[i]}, v);
       body(i, v);
     }

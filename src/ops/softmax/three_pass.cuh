@@ -33,7 +33,7 @@ __device__ inline void three_passes(PackedRow<T> row, Fold fold) {
     }
     if constexpr (kStored) row.store(i, v, 1);
   }
-  const State<float> all = {m, fold(d, Sum())};
+  const State<float> all = {m, fold(d, Add())};
 
   const float scale = factor(all, all.m);
   for (std::int64_t i = threadIdx.x; i < packs; i += blockDim.x) {

@@ -1,0 +1,112 @@
+// Problems that belong to a GPU, on a machine with or without one.
+#include <gtest/gtest.h>
+
+#include "cli/call.hpp"
+#include "cli/case.hpp"
+#include "cli/verify.hpp"
+#include "ops/row/check.hpp"
+#include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
+#include "tests/support/program.hpp"
+
+namespace onepass::cli {
+namespace {
+
+TEST(DeviceTest, AVariantBringsItsDevice) {
+  Case c;
+  ASSERT_TRUE(parse_case("softmax 4x8 f16 variant=online", c).ok());
+  EXPECT_EQ(c.device, Device::cuda);
+  EXPECT_EQ(to_string(c), "softmax 4x8 f16 variant=online device=cuda");
+  ASSERT_TRUE(parse_case("softmax 4x8 variant=cpu_row", c).ok());
+  EXPECT_EQ(c.device, Device::cpu);
+  ASSERT_TRUE(parse_case("softmax 4x8 device=cuda out_offset=3", c).ok());
+  EXPECT_EQ(c.device, Device::cuda);
+  EXPECT_EQ(to_string(c), "softmax 4x8 f32 out_offset=3 device=cuda");
+  EXPECT_FALSE(parse_case("softmax 4x8 device=abacus", c).ok());
+}
+
+TEST(DeviceTest, RowsAtOneStride) {
+  const auto even = [](const char* text) {
+    Case c;
+    EXPECT_TRUE(parse_case(text, c).ok());
+    return problem_of(c).even_rows;
+  };
+  EXPECT_TRUE(even("softmax 8 f32"));
+  EXPECT_TRUE(even("softmax 4x8 f32 pad=3"));
+  EXPECT_TRUE(even("softmax 2x3x4x8 f32"));
+  EXPECT_TRUE(even("softmax 3x5 f32 axis=0"));
+  EXPECT_FALSE(even("softmax 2x3x5 f32 axis=1"));
+}
+
+TEST(DeviceTest, WithoutAGpuTheErrorSaysSo) {
+  const Status status = gpu::available();
+  if (status.ok()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_EQ(status.code(), Code::unsupported);
+  EXPECT_NE(status.message().find("cuda: "), std::string::npos);
+  float x[4] = {1, 2, 3, 4};
+  float y[4] = {9, 9, 9, 9};
+  const Status ran = softmax(Context::cuda(), {x, DType::f32, {1, 4}},
+                             Tensor{y, DType::f32, {1, 4}}, {.variant = "online"});
+  EXPECT_EQ(ran.code(), Code::unsupported);
+  EXPECT_EQ(ran.message(), status.message());
+  EXPECT_EQ(y[0], 9);
+  Case c;
+  ASSERT_TRUE(parse_case("softmax 4x8 device=cuda", c).ok());
+  EXPECT_EQ(Call().make(c).code(), Code::unsupported);
+  const std::vector<Case> expanded = expand(c, false);
+  ASSERT_EQ(expanded.size(), 1U);
+  EXPECT_EQ(verify(expanded[0]).kind, Verdict::Kind::failed);
+}
+
+TEST(DeviceTest, WithoutAGpuVerifyLeavesItsVariantsOut) {
+  if (gpu::available().ok()) GTEST_SKIP() << "there is a GPU";
+  Case c;
+  ASSERT_TRUE(parse_case("softmax 4x8", c).ok());
+  for (const Case& each : expand(c, true)) EXPECT_EQ(each.device, Device::cpu) << to_string(each);
+}
+
+using DeviceProgramTest = ProgramTest;
+
+TEST_F(DeviceProgramTest, ListShowsTheWalkEverywhere) {
+  const Outcome outcome = run({"list"});
+  EXPECT_EQ(outcome.exit, kDone);
+  for (const Variant& v : variants(Op::softmax)) {
+    EXPECT_NE(outcome.out.find(std::string(v.name)), std::string::npos) << v.name;
+  }
+  EXPECT_NE(outcome.out.find("cudnn_accurate"), std::string::npos);
+}
+
+TEST_F(DeviceProgramTest, ExplainPlansForAGpuThatIsNotHere) {
+  const Outcome outcome =
+      run({"explain", "softmax", "4x1048576", "f16", "variant=split_k", "--machine", "h200"});
+  EXPECT_EQ(outcome.exit, kDone) << outcome.err;
+  EXPECT_NE(outcome.out.find("132 SMs"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("blocks="), std::string::npos) << outcome.out;
+  const Outcome beyond =
+      run({"explain", "softmax", "4x8193", "f16", "variant=register_packed", "--machine", "h200"});
+  EXPECT_EQ(beyond.exit, kCannot);
+  EXPECT_NE(beyond.err.find("8192"), std::string::npos) << beyond.err;
+  const Outcome on_cpu =
+      run({"explain", "softmax", "4x8", "variant=online", "--machine", "avx2-8"});
+  EXPECT_EQ(on_cpu.exit, kCannot);
+  EXPECT_NE(on_cpu.err.find("it runs on a GPU"), std::string::npos) << on_cpu.err;
+}
+
+TEST_F(DeviceProgramTest, BenchOfTwoDevicesIsTwoTables) {
+  const std::string two = path("two.txt");
+  std::ofstream(two) << "softmax 2x4 f32\nsoftmax 2x4 f32 device=cuda\n";
+  const Outcome outcome = run({"bench", "--workload", two});
+  EXPECT_EQ(outcome.exit, kUsage);
+  EXPECT_NE(outcome.err.find("device: "), std::string::npos) << outcome.err;
+}
+
+TEST_F(DeviceProgramTest, BenchWithoutAGpu) {
+  if (gpu::available().ok()) GTEST_SKIP() << "there is a GPU";
+  const Outcome outcome =
+      run({"bench", "softmax", "--rows", "2", "--cols", "4", "--device", "cuda"});
+  EXPECT_EQ(outcome.exit, kCannot);
+  EXPECT_NE(outcome.err.find("cuda: "), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace onepass::cli

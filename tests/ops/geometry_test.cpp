@@ -1,0 +1,190 @@
+// The launches of the walk are pure functions: every plan fits its GPU and covers its rows.
+#include "ops/softmax/geometry.hpp"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "dispatch/choose.hpp"
+#include "ops/variant.hpp"
+
+namespace onepass {
+namespace {
+
+namespace geometry = ops::softmax::geometry;
+
+constexpr std::array kTypes = {DType::f32, DType::f16, DType::bf16};
+
+Problem problem_of(std::int64_t rows, std::int64_t cols, DType dtype) {
+  return {.op = Op::softmax, .rows = rows, .cols = cols, .in = dtype, .out = dtype};
+}
+
+rc::Gen<Problem> any_problem() {
+  return rc::gen::map(
+      rc::gen::tuple(rc::gen::inRange<std::int64_t>(0, 40), rc::gen::inRange<std::int64_t>(0, 30),
+                     rc::gen::inRange<std::int64_t>(-3, 4), rc::gen::elementOf(kTypes)),
+      [](const auto& t) {
+        const auto [rows_bits, cols_bits, beside, dtype] = t;
+        const std::int64_t rows = std::int64_t{1} << rows_bits;
+        const std::int64_t cols =
+            std::max<std::int64_t>(0, (std::int64_t{1} << cols_bits) + beside);
+        return problem_of(rows, cols, dtype);
+      });
+}
+
+// What a launch could not do with the plan; empty when nothing.
+std::string fault(const Plan& plan, const Machine& m) {
+  const std::size_t most_shared = plan.variant == "register_shared_extreme"
+                                      ? static_cast<std::size_t>(m.gpu.block_shared)
+                                      : std::size_t{48} << 10;
+  if (plan.blocks < 1 || plan.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
+  if (plan.threads < 32 || plan.threads > m.gpu.block_threads) return "threads";
+  if (plan.threads % 32 != 0) return "a block that is not whole warps";
+  if (plan.shared_bytes + 256 > most_shared) return "shared memory";
+  if (plan.split < 1) return "split";
+  if (plan.split == 1 && plan.scratch_bytes > 0 && !plan.variant.starts_with("split_k")) {
+    return "a workspace for nothing";
+  }
+  return {};
+}
+
+RC_GTEST_PROP(GeometryTest, EveryPlanFitsItsGpuOrIsRefused, ()) {
+  const Problem p = *any_problem();
+  const Machine m = *rc::gen::elementOf(known_gpus());
+  for (const Variant& v : variants(Op::softmax)) {
+    Plan plan;
+    const Status status = plan_variant(v.name, p, m, plan);
+    RC_ASSERT(status.ok() == v.refuses(p, m).empty());
+    RC_ASSERT(status.ok() || (v.device == Device::cpu || p.cols > geometry::kRegisterCols));
+    if (!status.ok()) continue;
+    RC_ASSERT(v.device == Device::cuda);
+    RC_ASSERT(plan.variant == v.name);
+    const std::string wrong = fault(plan, m);
+    if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
+    RC_ASSERT(planned_bytes(p, plan, m) >= least_bytes(p));
+  }
+}
+
+// The kernels hold this much of a row on chip; a pack more would be lost.
+TEST(GeometryTest, RowsOnChipAreHeldWhole) {
+  for (const Machine& m : known_gpus()) {
+    for (const DType dtype : kTypes) {
+      const auto held = [&](std::int64_t cols) {
+        const Problem p = problem_of(1, cols, dtype);
+        const std::int64_t packs = geometry::most_packs(cols, dtype);
+        if (cols <= geometry::kRegisterCols) {
+          const Plan plan = geometry::register_packed(p, m);
+          EXPECT_GE(plan.threads * geometry::packs_a_thread(packs), packs) << cols;
+        }
+        if (cols <= geometry::kMediumCols) {
+          const Plan plan = geometry::register_shared_medium(p, m);
+          const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
+          EXPECT_LE(shared, geometry::kMediumShared) << cols;
+          EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
+        }
+        if (cols <= geometry::extreme_cols(dtype, m)) {
+          const Plan plan = geometry::register_shared_extreme(p, m);
+          const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
+          EXPECT_LE(shared, m.gpu.block_shared - geometry::kMergeShared) << cols;
+          EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
+        }
+      };
+      for (std::int64_t cols = 0; cols < 300; ++cols) held(cols);
+      for (std::int64_t cols = 256; cols <= (1 << 18); cols = cols * 5 / 4) {
+        for (const std::int64_t beside : {-1, 0, 1}) held(cols + beside);
+      }
+      held(geometry::kRegisterCols);
+      held(geometry::kMediumCols);
+      held(geometry::extreme_cols(dtype, m));
+    }
+  }
+}
+
+TEST(GeometryTest, PacksOfARowThatBeginsAnywhere) {
+  EXPECT_EQ(geometry::most_packs(0, DType::f32), 0);
+  EXPECT_EQ(geometry::most_packs(1, DType::f32), 1);
+  EXPECT_EQ(geometry::most_packs(2, DType::f32), 2);  // on either side of a boundary
+  EXPECT_EQ(geometry::most_packs(4, DType::f32), 2);
+  EXPECT_EQ(geometry::most_packs(5, DType::f32), 2);
+  EXPECT_EQ(geometry::most_packs(8, DType::f16), 2);
+  EXPECT_EQ(geometry::most_packs(4096, DType::bf16), 513);
+  for (const DType dtype : kTypes) {
+    const std::int64_t lanes = geometry::lanes(dtype);
+    for (std::int64_t cols = 1; cols < 100; ++cols) {
+      std::int64_t most = 0;
+      for (std::int64_t skew = 0; skew < lanes; ++skew) {
+        most = std::max(most, (skew + cols + lanes - 1) / lanes);
+      }
+      EXPECT_EQ(geometry::most_packs(cols, dtype), most) << cols;
+    }
+  }
+}
+
+TEST(GeometryTest, BlocksOfAnyNumberOfWarps) {
+  const Machine& h200 = *find_machine("h200");
+  const auto threads = [&](std::int64_t cols) {
+    return geometry::one_state_a_thread(problem_of(1, cols, DType::f32), h200).threads;
+  };
+  EXPECT_EQ(threads(1), 32);
+  EXPECT_EQ(threads(96), 96);
+  EXPECT_EQ(threads(160), 160);
+  EXPECT_EQ(threads(161), 192);
+  EXPECT_EQ(threads(100000), 256);
+}
+
+TEST(GeometryTest, LimitsAreTheMachinesOwn) {
+  const Machine& h200 = *find_machine("h200");
+  const Machine& small = *find_machine("rtx-4090");
+  EXPECT_GE(geometry::extreme_cols(DType::f16, h200), 114688);
+  EXPECT_LT(geometry::extreme_cols(DType::f16, small), geometry::extreme_cols(DType::f16, h200));
+  const std::int64_t most = geometry::extreme_cols(DType::f32, h200);
+  EXPECT_EQ(geometry::refuse_extreme(problem_of(4, most, DType::f32), h200), "");
+  EXPECT_EQ(geometry::refuse_extreme(problem_of(4, most + 1, DType::f32), h200),
+            "its rows have at most " + std::to_string(most) + " elements here");
+  EXPECT_EQ(geometry::refuse_registers(problem_of(4, 8193, DType::f32), h200),
+            "its rows have at most 8192 elements here");
+}
+
+TEST(GeometryTest, WalkRefusesWhatItsKernelsCannotDo) {
+  const Machine& h200 = *find_machine("h200");
+  const Problem plain = problem_of(8, 100, DType::f16);
+  EXPECT_EQ(geometry::refuse_walk(plain, h200), "");
+  EXPECT_EQ(geometry::refuse_walk(plain, known_machines()[0]), "it runs on a GPU");
+  const auto refused = [&](auto change) {
+    Problem p = plain;
+    change(p);
+    return !geometry::refuse_walk(p, h200).empty();
+  };
+  EXPECT_TRUE(refused([](Problem& p) { p.out = DType::f32; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.in = p.out = DType::f64; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.unit_stride = false; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.even_rows = false; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.plain = false; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.whole_rows = false; }));
+  EXPECT_TRUE(refused([](Problem& p) { p.wants_lse = true; }));
+  EXPECT_FALSE(refused([](Problem& p) { p.in_place = true; }));
+}
+
+TEST(GeometryTest, FewLongRowsFillTheProcessors) {
+  const Machine& h200 = *find_machine("h200");
+  const Plan one = geometry::split_k(problem_of(1, 1 << 25, DType::f16), h200);
+  EXPECT_GE(one.blocks, h200.gpu.processors * 8);
+  EXPECT_EQ(one.blocks, one.split);
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * sizeof(State<float>));
+  const Plan many = geometry::split_k(problem_of(100000, 1 << 20, DType::f16), h200);
+  EXPECT_EQ(many.split, 1);
+  const Plan brief = geometry::split_k(problem_of(1, 100, DType::f16), h200);
+  EXPECT_EQ(brief.split, 1);
+  // All blocks of a cooperative launch are on the GPU at once.
+  const Plan single = geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
+  EXPECT_LE(single.blocks, h200.gpu.processors * geometry::kResidentBlocks);
+  EXPECT_LE(geometry::kResidentBlocks * geometry::kSplitThreads, h200.gpu.processor_threads);
+}
+
+TEST(GeometryTest, MoreRowsThanBlocksThereMayBe) {
+  const Machine& h200 = *find_machine("h200");
+  const Plan plan = geometry::packs(problem_of(std::int64_t{1} << 40, 8, DType::f32), h200);
+  EXPECT_EQ(plan.blocks, std::numeric_limits<std::int32_t>::max());
+}
+
+}  // namespace
+}  // namespace onepass
