@@ -47,10 +47,7 @@ Status check_gpu_memory(const RowArgs& args) {
       {"dloss", &args.dloss}};
   for (const auto& [name, operand] : operands) {
     if (!*operand) continue;
-    if (Status status = gpu::check_reachable(name, operand->data, size_of(operand->dtype));
-        !status.ok()) {
-      return status;
-    }
+    if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
   }
   return {};
 }

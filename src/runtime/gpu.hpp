@@ -24,8 +24,8 @@ struct Versions {
 };
 Versions versions();
 
-// An argument that the GPU can reach: device or managed memory, aligned to its element.
-Status check_reachable(std::string_view argument, const void* data, std::size_t element_size);
+// An argument must be memory that the GPU can reach.
+Status check_reachable(std::string_view argument, const void* data);
 
 // At least `bytes` of memory that stays the stream's until it needs more. Not while the stream is
 // being captured, unless it has as much already.

@@ -17,7 +17,7 @@ Status absent() {
 Status available() { return absent(); }
 Status machine(Machine&) { return absent(); }
 Versions versions() { return {}; }
-Status check_reachable(std::string_view, const void*, std::size_t) { return absent(); }
+Status check_reachable(std::string_view, const void*) { return absent(); }
 Status workspace(void*, std::size_t, std::byte*&) { return absent(); }
 
 void Buffer::Free::operator()(std::byte*) const {}

@@ -3,7 +3,9 @@
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
+#include <cctype>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -35,7 +37,8 @@ Status status_of(cudaError_t error, std::string_view doing) {
     case cudaErrorStubLibrary: {
       int driver = 0;
       cudaDriverGetVersion(&driver);
-      if (driver == 0) return {Code::unsupported, "cuda: no GPU here: no NVIDIA driver is installed"};
+      if (driver == 0)
+        return {Code::unsupported, "cuda: no GPU here: no NVIDIA driver is installed"};
       return {Code::unsupported, text_of("cuda: the driver is made for CUDA ", version_text(driver),
                                          ", this program for ", version_text(CUDART_VERSION))};
     }
@@ -141,16 +144,16 @@ Status machine(Machine& out) {
 }
 
 Versions versions() {
-  int driver = 0;
-  cudaDriverGetVersion(&driver);
-  return {version_text(driver), version_text(CUDART_VERSION)};
+  // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  …": the first word with a number.
+  std::ifstream file("/proc/driver/nvidia/version");
+  std::string driver;
+  for (std::string word; driver.empty() && file >> word;) {
+    if (std::isdigit(static_cast<unsigned char>(word[0])) != 0) driver = word;
+  }
+  return {driver, version_text(CUDART_VERSION)};
 }
 
-Status check_reachable(std::string_view argument, const void* data, std::size_t element_size) {
-  if (reinterpret_cast<std::uintptr_t>(data) % element_size != 0) {
-    return {Code::invalid_argument, text_of(argument, ": address ", data, " is not a multiple of ",
-                                            element_size, ", the size of its elements")};
-  }
+Status check_reachable(std::string_view argument, const void* data) {
   cudaPointerAttributes attributes{};
   const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
   if (error == cudaSuccess && attributes.devicePointer != nullptr) return {};
