@@ -12,7 +12,7 @@ struct Plan {
   std::string_view variant;       // a name from the registry, alive as long as the program
   int threads = 1;                // workers in all; on a GPU, threads a block
   int split = 1;                  // pieces a row is cut into; 1: a row has one worker
-  bool resident = false;          // the row's weights stay in cache, so x is read from memory once
+  bool resident = false;          // the row stays in cache or on chip: x is read from memory once
   bool streaming = false;         // stores go past the caches
   std::size_t scratch_bytes = 0;  // a worker; on a GPU, of the workspace
   std::int64_t blocks = 0;        // on a GPU: blocks a launch; 0 on a CPU
