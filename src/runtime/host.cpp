@@ -3,6 +3,7 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "runtime/workers.hpp"
@@ -32,7 +33,23 @@ std::int64_t or_else(std::int64_t value, std::int64_t fallback) {
   return value > 0 ? value : fallback;
 }
 
-std::int64_t runnable() { return hwy::SupportedTargets() & HWY_TARGETS; }
+// Found once: Highway asks the CPU every time, with instructions that leave a virtual machine, which
+// made up 10 µs of every call.
+std::atomic<std::int64_t> known_targets{0};  // 0: not known
+
+std::int64_t runnable() {
+  std::int64_t targets = known_targets.load(std::memory_order_relaxed);
+  if (targets == 0) {
+    targets = hwy::SupportedTargets() & HWY_TARGETS;
+    known_targets.store(targets, std::memory_order_relaxed);
+  }
+  return targets;
+}
+
+void force_targets(std::int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+  known_targets = 0;
+}
 
 // Highway numbers better targets lower.
 std::int64_t best(std::int64_t targets) { return targets & -targets; }
@@ -56,11 +73,11 @@ std::vector<std::string> runnable_isas() {
 }
 
 bool force_isa(const std::string& isa) {
-  hwy::SetSupportedTargetsForTest(0);
+  force_targets(0);
   bool found = isa.empty();
   for (std::int64_t rest = runnable(); rest != 0; rest &= rest - 1) {
     if (isa == hwy::TargetName(best(rest))) {
-      hwy::SetSupportedTargetsForTest(best(rest));
+      force_targets(best(rest));
       found = true;
       break;
     }
