@@ -50,6 +50,10 @@ Status Call::make(const Case& wanted) {
   Random random(case_.seed);
   if (Status status = make_options(random); !status.ok()) return status;
   if (Status status = make_inputs(random); !status.ok()) return status;
+  return to_device();
+}
+
+Status Call::to_device() {
   if (case_.device == Device::cpu) return {};
   for (GuardedArray* array : arrays()) {
     if (Status status = array->mirror(); !status.ok()) return status;
@@ -70,6 +74,20 @@ std::vector<GuardedArray*> Call::written() {
   std::vector<GuardedArray*> outputs = {case_.in_place ? &in_place_target() : &out_};
   if (case_.lse && case_.op != Op::cross_entropy_backward) outputs.push_back(&lse_);
   return outputs;
+}
+
+Status Call::make_like(const Call& other) {
+  case_ = other.case_;
+  inner_ = other.inner_;
+  constexpr GuardedArray Call::*arrays[] = {
+      &Call::in_,       &Call::dy_,      &Call::x_,        &Call::out_,   &Call::lse_,
+      &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_, &Call::temperature_,
+      &Call::additive_, &Call::boolean_, &Call::lengths_};
+  for (GuardedArray Call::*array : arrays) {
+    if (!(other.*array).present()) continue;
+    if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
+  }
+  return to_device();
 }
 
 Status Call::make_options(Random& random) {

@@ -19,6 +19,9 @@ class Call {
   // Allocates and fills the inputs. Elements of x, y and dy are already rounded to their dtype.
   Status make(const Case& wanted);
 
+  // The same call with the same values, in memory of its own.
+  Status make_like(const Call& other);
+
   // Poisons the outputs; in place, puts the input back.
   Status reset();
 
@@ -57,6 +60,7 @@ class Call {
   std::vector<GuardedArray*> written();
   Status make_options(Random& random);
   Status make_inputs(Random& random);
+  Status to_device();
   Mask mask() const;
 
   Case case_;

@@ -92,6 +92,19 @@ bool GuardedArray::intact() const {
   return true;
 }
 
+Status GuardedArray::make_like(const GuardedArray& other) {
+  if (!storage_.allocate(other.storage_.size())) {
+    return {Code::out_of_memory,
+            fmt::format("no memory for an array of {} bytes", other.storage_.size())};
+  }
+  size_ = other.size_;
+  tensor_ = other.tensor_;
+  const auto* data = static_cast<const std::byte*>(other.tensor_.data);
+  tensor_.data = storage_.data() + (data - other.storage_.data());
+  copy_from(other);
+  return {};
+}
+
 void GuardedArray::copy_from(const GuardedArray& other) {
   std::memcpy(storage_.data(), other.storage_.data(), storage_.size());
 }

@@ -40,6 +40,7 @@ class GuardedArray {
   bool intact() const;  // no byte outside the elements has changed
 
   void copy_from(const GuardedArray& other);  // same make()
+  Status make_like(const GuardedArray& other);
 
   // The same bytes in the GPU's memory, guards and all, as far past an aligned address.
   Status mirror();

@@ -93,10 +93,8 @@ class Measurement {
     calls_.resize(sets_needed(problem_, machine_));
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       calls_[i] = std::make_unique<Call>();
-      Case each = case_;
-      each.seed += i;
-      if (Status status = calls_[i]->make(each); !status.ok()) return status;
-      if (Status status = calls_[i]->reset(); !status.ok()) return status;
+      const Status status = i == 0 ? calls_[0]->make(case_) : calls_[i]->make_like(*calls_[0]);
+      if (!status.ok()) return status;
     }
     if (selection.variants != "all" && selection.variants != "auto") {
       for (const std::string& wanted : split_names(selection.variants)) {
