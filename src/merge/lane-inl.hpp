@@ -13,7 +13,9 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <iterator>
+#include <type_traits>
 
 #include "core/simd/exp-inl.hpp"
 #include "core/simd/inline.hpp"
@@ -44,7 +46,7 @@ HWY_INLINE hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
   constexpr auto none = minus_infinity<hn::TFromD<D>>();
   V m[kPack];
   for (V& v : m) v = hn::Set(d, none);
-  ForEachPack(d, z, n, none, [&m](auto& v, size_t) ONEPASS_INLINE {
+  ForEachPack(d, AnyOrder(z), n, none, [&m](auto& v, size_t) ONEPASS_INLINE {
     for (size_t k = 0; k < std::size(v); ++k) m[k] = hn::Max(m[k], v[k]);
   });
   const V all = JoinPack(m, [](V a, V b) ONEPASS_INLINE { return hn::Max(a, b); });
@@ -64,15 +66,9 @@ HWY_INLINE T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   return SumOfPack(d, sum);
 }
 
-// How far ahead of the exponentials memory is read, in elements: the next tile of a long row, the
+// How far ahead of the exponentials memory is read, in elements: two tiles of a long row, the
 // next rows where they are short.
 inline constexpr size_t kFetchAhead = 2048;
-
-// Memory that will be written, element for element with what is being read.
-struct Destination {
-  const void* data = nullptr;  // null: unknown; fetching it does nothing
-  size_t element_size = 0;
-};
 
 // v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
 // what is read next is fetched meanwhile.
@@ -80,7 +76,11 @@ template <class D, class Stored, class V, size_t K>
 HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
   Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
   for (V& each : v) each = hn::Sub(each, shift);
-  ExpOfNonPositive(d, v);
+  if constexpr (std::is_same_v<Stored, PairedBF16>) {
+    ExpOfShort(d, v);
+  } else {
+    ExpOfNonPositive(d, v);
+  }
 }
 
 // out = exp(z − shift), whole vectors at a time: out needs room for n rounded up to a vector.
@@ -93,23 +93,41 @@ HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out
   });
 }
 
-// The state of a tile. `weights`, unless null, receives exp(z − m), whole vectors at a time: it
-// needs room for n rounded up to a vector. With weights, the lines of `to` are fetched, so that the
-// stores to come find them.
+// merge for a maximum that never falls: mostly it stays, and then there is nothing to rescale.
+template <class T>
+HWY_INLINE State<T> Raise(State<T> row, State<T> tile) {
+  return row.m == tile.m ? State<T>{row.m, row.d + tile.d} : merge(row, tile);
+}
+
+// `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
+// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, T* weights, Destination to = {}) {
-  const T m = MaxOf(d, z, n);
+HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
+  const T m = std::max(row.m, MaxOf(d, z, n));
+  const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+  const auto* any = AnyOrder(z);
+  const T sum = SumOf(d, any, n, minus_infinity<T>(),
+                      [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, any + i, shift, v); });
+  return Raise(row, {m, sum});
+}
+
+// The same, and `weights` receives exp(z − m). Before vectors from element i on are written there,
+// alongside(i, vectors) is called, their number a constant: other work for the memory, which the
+// exponentials leave idle.
+template <class D, class Stored, class Alongside, class T = hn::TFromD<D>>
+HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
+                             Alongside alongside) {
+  const T m = std::max(row.m, MaxOf(d, z, n));
   const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
   const size_t lanes = hn::Lanes(d);
-  if (weights == nullptr) {
-    return {m, SumOf(d, z, n, minus_infinity<T>(),
-                     [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, shift, v); })};
-  }
-  return {m, SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-            Fetch<true>(to.data, i * to.element_size, std::size(v) * lanes * to.element_size);
-            ExpPack(d, z + i, shift, v);
-            for (size_t k = 0; k < std::size(v); ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
-          })};
+  const T sum = SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
+    constexpr size_t kVectors = std::extent_v<std::remove_reference_t<decltype(v)>>;
+    ExpPack(d, z + i, shift, v);
+    alongside(i, std::integral_constant<size_t, kVectors>());
+    if (kVectors == 1 && n - i < lanes) return StoreTail(d, v[0], weights + i, n - i);
+    for (size_t k = 0; k < kVectors; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
+  });
+  return Raise(row, {m, sum});
 }
 
 // One state a lane: as many rows side by side as a vector has lanes.

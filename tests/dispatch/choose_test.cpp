@@ -56,8 +56,8 @@ std::string describe(const Problem& p, const Machine& m) {
   return text.str();
 }
 
-// At most one row a thread: its weights, rounded up to a grain, with room for a last vector, and
-// one maximum a tile.
+// At most one row a thread: its weights, rounded up to a grain, with room for a beginning that is not
+// aligned, and one maximum a tile.
 double most_scratch(const Problem& p) {
   const std::int64_t weights = round_up(p.cols, kGrain) + kGrain;
   const std::int64_t maxima = round_up(p.cols / (kTile - kGrain) + 2, kGrain);

@@ -93,6 +93,29 @@ HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
   for (size_t k = 0; k < K; ++k) x[k] = hn::MulAdd(power[k], q[k], power[k]);
 }
 
+// The same for logits of 16 bits. AVX-512 splits a number into its integer and the rest, and scales
+// by a power of two, in one instruction each, −inf and NaN included: 8 instructions in place of 12.
+// x·log2 e is rounded, which leaves a relative error of |x|·1e-7 beside the polynomial's 8e-8:
+// nothing beside the digits of such logits.
+template <class D, class V, size_t K>
+HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  constexpr float q[] = {8.9893397e-3F, 5.5826318e-2F, 2.4015361e-1F, 6.9315308e-1F, 9.9999994e-1F};
+  V r[K], power[K];
+  for (size_t k = 0; k < K; ++k) {
+    x[k] = hn::Mul(x[k], hn::Set(d, ExpConstants<float>::log2e));
+    r[k] = V{_mm512_reduce_ps(x[k].raw, _MM_FROUND_FLOOR)};  // x − floor(x)
+    power[k] = hn::Set(d, 1.8775767e-3F);
+  }
+  for (const float each : q) {
+    for (size_t k = 0; k < K; ++k) power[k] = hn::MulAdd(power[k], r[k], hn::Set(d, each));
+  }
+  for (size_t k = 0; k < K; ++k) x[k] = V{_mm512_scalef_ps(power[k].raw, x[k].raw)};
+#else
+  ExpOfNonPositive(d, x);
+#endif
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpOfNonPositive(D d, V x) {
   V one[1] = {x};

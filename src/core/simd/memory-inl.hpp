@@ -28,12 +28,21 @@ inline constexpr bool kHardwareF16 = true;
 inline constexpr bool kHardwareF16 = false;
 #endif
 
+// bf16 in pairs of vectors: the even elements in the one, the odd ones in the other, each a shift or
+// a mask away from its 32 bits. For work that does not care about the order of elements, and for
+// weights that come and go in the same order.
+struct PairedBF16 : BF16 {};
+
 // Whether vectors of T can be made from Stored directly; the rest goes element by element.
 template <class T, class Stored>
 inline constexpr bool kVectorConvert = std::is_same_v<T, Stored> ||
                                        (std::is_same_v<T, float> &&
-                                        (std::is_same_v<Stored, BF16> ||
+                                        (std::is_base_of_v<BF16, Stored> ||
                                          (std::is_same_v<Stored, F16> && kHardwareF16)));
+
+// Whether T has pairs.
+template <class T>
+inline constexpr bool kPairs = HWY_TARGET != HWY_SCALAR&& std::is_same_v<T, float>;
 
 // (Not named Load: argument-dependent lookup would prefer Highway's, which wants aligned memory.)
 template <class D, class T = hn::TFromD<D>>
@@ -47,6 +56,12 @@ HWY_INLINE hn::Vec<D> LoadAs(D d, const BF16* p) {
   const hn::Rebind<uint32_t, D> d32;
   const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+// One vector of what the pairs leave over: in the order of the elements.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const PairedBF16* p) {
+  return LoadAs(d, static_cast<const BF16*>(p));
 }
 
 template <class D>
@@ -134,6 +149,15 @@ HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
   const hn::Repartition<uint16_t, D> d16;
   return hn::Combine(d16, Convert(d, v[1], stored), Convert(d, v[0], stored));
 }
+
+// The odd halves are in their place; the even ones move down.
+template <class D>
+HWY_INLINE auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto even = hn::ShiftRight<16>(hn::BitCast(d32, v[0]));
+  return hn::OddEven(hn::BitCast(d16, v[1]), hn::BitCast(d16, even));
+}
 #endif
 
 // kGroup vectors to p. A streaming store goes past the caches; p must then be aligned to a vector.
@@ -148,6 +172,40 @@ HWY_INLINE void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
   }
 }
 
+// A number that vectors are multiplied by on their way to storage.
+template <class D, class Stored>
+struct Factor {
+  using V = hn::Vec<D>;
+  Factor(D d, hn::TFromD<D> factor) : by(hn::Set(d, factor)) {}
+  HWY_INLINE V operator()(V v) const { return hn::Mul(v, by); }
+  V by;
+};
+
+// To bf16 the product is rounded on the way: at 2^16 times itself a float has the steps that bf16
+// has at 1 times, so what comes back from there is on them, or a NaN, and the rest of its bits can
+// be dropped. For values from 0 to 1: no overflow; three instructions where integers take five.
+template <class D>
+struct Factor<D, PairedBF16> {
+  using V = hn::Vec<D>;
+  Factor(D d, float factor) : by(hn::Set(d, factor)), far(hn::Set(d, factor * 65537)) {}
+  HWY_INLINE V operator()(V v) const {
+    const V there = hn::Mul(v, far);
+    return hn::Add(there, hn::MulSub(v, by, there));
+  }
+  V by, far;
+};
+
+// Kept vectors to p, multiplied.
+template <bool Streaming, size_t Vectors, class D, class Stored, class T = hn::TFromD<D>>
+HWY_INLINE void StoreScaled(D d, const T* values, const Factor<D, Stored>& factor, Stored* p) {
+  constexpr size_t kStep = kGroup<T, Stored>;
+  for (size_t k = 0; k < Vectors; k += kStep) {
+    hn::Vec<D> v[kStep];
+    for (size_t j = 0; j < kStep; ++j) v[j] = factor(hn::LoadU(d, values + (k + j) * hn::Lanes(d)));
+    StoreGroup<Streaming>(d, v, p + k * hn::Lanes(d));
+  }
+}
+
 template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE void StoreTail(D d, hn::Vec<D> v, Stored* p, size_t count) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
@@ -158,7 +216,13 @@ HWY_INLINE void StoreTail(D d, hn::Vec<D> v, Stored* p, size_t count) {
 #endif
   HWY_ALIGN T lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
-  for (size_t i = 0; i < count; ++i) p[i] = store_as<Stored>(lanes[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if constexpr (std::is_base_of_v<BF16, Stored>) {
+      static_cast<BF16&>(p[i]) = store_as<BF16>(lanes[i]);
+    } else {
+      p[i] = store_as<Stored>(lanes[i]);
+    }
+  }
 }
 
 // A whole vector from or to any storage type, the ones without a vector conversion included.
@@ -197,16 +261,54 @@ inline constexpr size_t kPack = 2;
 inline constexpr size_t kPack = 4;
 #endif
 
+template <class D, class Stored, size_t K>
+HWY_INLINE void LoadPack(D d, const Stored* p, hn::Vec<D> (&pack)[K]) {
+  for (size_t k = 0; k < K; ++k) pack[k] = LoadLanes(d, p + k * hn::Lanes(d));
+}
+
+#if HWY_TARGET != HWY_SCALAR
+template <class D, size_t K>
+HWY_INLINE void LoadPack(D d, const PairedBF16* p, hn::Vec<D> (&pack)[K]) {
+  static_assert(K % 2 == 0);
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  for (size_t k = 0; k < K; k += 2) {
+    const auto* raw = reinterpret_cast<const uint16_t*>(p + k * hn::Lanes(d));
+    const auto both = hn::BitCast(d32, hn::LoadU(d16, raw));
+    pack[k] = hn::BitCast(d, hn::ShiftLeft<16>(both));
+    pack[k + 1] = hn::BitCast(d, hn::And(both, hn::Set(d32, 0xFFFF0000)));
+  }
+}
+#endif
+
+// For work that takes the elements in any order: the cheapest one.
+template <class Stored>
+HWY_INLINE const Stored* AnyOrder(const Stored* p) {
+  return p;
+}
+
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE const PairedBF16* AnyOrder(const BF16* p) { return static_cast<const PairedBF16*>(p); }
+#endif
+
 // Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
-// then one at a time. In the last, lanes past the end hold `fill`.
+// then a group of those that are stored together, then one at a time, always in the order of the
+// elements. In the last, lanes past the end hold `fill`.
 template <class D, class Stored, class Body, class T = hn::TFromD<D>>
 HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + kPack * lanes <= n; i += kPack * lanes) {
     hn::Vec<D> pack[kPack];
-    for (size_t k = 0; k < kPack; ++k) pack[k] = LoadLanes(d, p + i + k * lanes);
+    LoadPack(d, p + i, pack);
     body(pack, i);
+  }
+  if constexpr (std::is_same_v<Stored, PairedBF16>) {
+    for (; i + 2 * lanes <= n; i += 2 * lanes) {
+      hn::Vec<D> pack[2];
+      LoadPack(d, p + i, pack);
+      body(pack, i);
+    }
   }
   for (; i + lanes <= n; i += lanes) {
     hn::Vec<D> pack[1] = {LoadLanes(d, p + i)};

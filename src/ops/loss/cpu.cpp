@@ -72,12 +72,9 @@ struct LossBody {
     using V = hn::Vec<decltype(d)>;
     const V none = hn::Set(d, minus_infinity<T>());
     Partial total{identity<T>(), T(0), T(0)};
-    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
+    for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       row.z.with_tile(c, n, keep.buffers, [&](auto* z) ONEPASS_INLINE {
-        if (with_state) {
-          const State<T> mine = FoldTile(d, z, n, static_cast<T*>(nullptr));
-          total.state = tile == 0 ? mine : onepass::merge(total.state, mine);
-        }
+        if (with_state) total.state = FoldTile(d, z, n, total.state);
         if (args.label_smoothing == 0) return;
         total.sum += SumOf(d, z, n, minus_infinity<T>(), [none](auto& v, size_t) ONEPASS_INLINE {
           for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), each);

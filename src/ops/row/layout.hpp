@@ -10,7 +10,7 @@
 namespace onepass {
 
 // Elements a kernel works on at a time: a few f32 tiles fit in any L1.
-inline constexpr std::int64_t kTile = 2048;
+inline constexpr std::int64_t kTile = 1024;
 
 // Pieces and tiles begin at multiples of this many elements: a cache line or more of any dtype.
 inline constexpr std::int64_t kGrain = 64;
@@ -53,11 +53,17 @@ constexpr std::int64_t tile_begin(std::int64_t cols, std::int64_t skew, std::int
 
 constexpr std::int64_t most_tiles(std::int64_t cols) { return cols / (kTile - kGrain + 1) + 2; }
 
-// Elements a worker keeps of one piece: the weights, with room for a last whole vector, and a
-// maximum for each tile.
+// Elements a worker keeps of one piece: the weights, with room for a beginning that is not aligned,
+// and a maximum for each tile.
 constexpr std::int64_t kept_weights(std::int64_t cols, int split) {
   return piece_cols(cols, split) + kGrain;
 }
+
+// Which of them belongs to column c of a piece: tiles begin aligned here as they do in the output.
+constexpr std::int64_t kept_at(Columns range, std::int64_t skew, std::int64_t c) {
+  return (skew + range.begin) % kGrain + c - range.begin;
+}
+
 constexpr std::int64_t kept_elements(std::int64_t cols, int split) {
   return round_up(kept_weights(cols, split) + most_tiles(piece_cols(cols, split)), kGrain);
 }

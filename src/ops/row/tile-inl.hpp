@@ -66,6 +66,7 @@ class RowReader {
         stride_(operand.col_stride) {}
 
   bool dense() const { return stride_ == 1; }
+  bool dense_bf16() const { return dense() && dtype_ == DType::bf16; }
 
   template <class Stored>
   const Stored* at(int64_t c) const {
@@ -138,6 +139,9 @@ class LogitsReader {
   }
 
   Columns live() const { return live_; }
+
+  // Whether tiles are handed out as bf16.
+  bool dense_bf16() const { return plain_ && x_.dense_bf16(); }
 
   template <class Body>
   HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
@@ -220,25 +224,45 @@ class RowWriter {
         stride_(operand.col_stride),
         streaming_(streaming) {}
 
-  // Where columns from c on will be written, for kernels that fetch the lines beforehand; nowhere,
-  // where there is no use in it.
-  Destination destination(int64_t c) const {
-    if (streaming_ || stride_ != 1) return {};
+  bool dense(DType dtype) const { return stride_ == 1 && dtype_ == dtype; }
+
+  // Asks for the lines of n columns from c on, where that helps the stores to come.
+  HWY_INLINE void fetch(int64_t c, size_t n) const {
+    if (streaming_ || stride_ != 1) return;
     const size_t size = size_of(dtype_);
-    return {static_cast<const char*>(data_) + c * static_cast<int64_t>(size), size};
+    Fetch<true>(data_, static_cast<size_t>(c) * size, n * size);
   }
 
-  // out[c + i] = values[i] · factor
-  void store(int64_t c, size_t n, const T* values, T factor) const {
+  // out[c + i] = values[i] · factor. Paired: the values are in pairs, and the output is dense bf16.
+  void store(int64_t c, size_t n, const T* values, T factor, bool paired = false) const {
     const hn::ScalableTag<T> d;
     with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
       Stored* p = static_cast<Stored*>(data_) + c * stride_;
       if constexpr (kVectorConvert<T, Stored>) {
-        if (stride_ == 1) return store_dense(d, values, n, hn::Set(d, factor), p);
+        if constexpr (kPairs<T> && std::is_same_v<Stored, BF16>) {
+          if (paired) return store_dense(d, values, n, factor, static_cast<PairedBF16*>(p));
+        }
+        if (stride_ == 1) return store_dense(d, values, n, factor, p);
       }
       for (size_t i = 0; i < n; ++i) {
         p[static_cast<int64_t>(i) * stride_] = store_as<Stored>(values[i] * factor);
       }
+    });
+  }
+
+  // Calls body with where column c is, if vectors can be streamed there; false if not.
+  template <class Body>
+  HWY_INLINE bool with_stream(int64_t c, bool paired, Body body) const {
+    if (!streaming_ || stride_ != 1) return false;
+    return with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
+      Stored* p = static_cast<Stored*>(data_) + c;
+      if constexpr (kVectorConvert<T, Stored>) {
+        if constexpr (kPairs<T> && std::is_same_v<Stored, BF16>) {
+          if (paired) return body(static_cast<PairedBF16*>(p));
+        }
+        return body(p);
+      }
+      return false;
     });
   }
 
@@ -259,36 +283,32 @@ class RowWriter {
 
  private:
   template <class D, class Stored>
-  HWY_INLINE void store_dense(D d, const T* values, size_t n, hn::Vec<D> factor, Stored* p) const {
+  HWY_INLINE void store_dense(D d, const T* values, size_t n, T factor, Stored* p) const {
     constexpr size_t kVectors = kGroup<T, Stored>;
+    const Factor<D, Stored> scaled(d, factor);
     const size_t lanes = hn::Lanes(d);
     const size_t step = kVectors * lanes;
-    const auto group_at = [=]<bool Streaming>(std::bool_constant<Streaming>, size_t i)
-                              ONEPASS_INLINE {
-                                hn::Vec<D> v[kVectors];
-                                for (size_t k = 0; k < kVectors; ++k) {
-                                  v[k] = hn::Mul(hn::LoadU(d, values + i + k * lanes), factor);
-                                }
-                                StoreGroup<Streaming>(d, v, p + i);
-                              };
     const auto some_at = [=](size_t i, size_t end) ONEPASS_INLINE {
+      const hn::Vec<D> f = hn::Set(d, factor);
       for (; i < end; i += lanes) {
         const size_t count = HWY_MIN(lanes, end - i);
-        StoreTail(d, hn::Mul(LoadTail(d, values + i, count, T(0)), factor), p + i, count);
+        StoreTail(d, hn::Mul(LoadTail(d, values + i, count, T(0)), f), p + i, count);
       }
     };
     size_t i = 0;
+    size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(Stored) % step;
     if (streaming_) {
-      const size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(Stored) % step;
-      if (past != 0) {  // only a row's first tile: the others begin aligned, see for_each_tile
+      // Only a row's first tile: the others begin aligned, see for_each_tile.
+      if (past != 0 && !std::is_same_v<Stored, PairedBF16>) {
         i = HWY_MIN(n, step - past);
         some_at(0, i);
+        past = 0;
       }
-      for (; i + step <= n; i += step) {
-        group_at(std::true_type(), i);
+      if (past == 0) {
+        for (; i + step <= n; i += step) StoreScaled<true, kVectors>(d, values + i, scaled, p + i);
       }
     }
-    for (; i + step <= n; i += step) group_at(std::false_type(), i);
+    for (; i + step <= n; i += step) StoreScaled<false, kVectors>(d, values + i, scaled, p + i);
     some_at(i, n);
   }
 

@@ -41,37 +41,55 @@ struct StateBody {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
         : z(args.space, args.logits, row),
           y(args.space, args.out, row, plan.streaming),
-          index(row) {}
+          index(row),
+          paired(kPairs<T> && z.dense_bf16() && y.dense(DType::bf16)) {}
     Columns live() const { return z.live(); }
+
+    // Calls body with a tile of logits, in pairs where its weights will be.
+    template <class Body>
+    HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+      return z.with_tile(c, n, buffers, [this, body](auto* p) ONEPASS_INLINE {
+        if constexpr (std::is_same_v<decltype(p), const BF16*>) {
+          if (paired) return body(AnyOrder(p));
+        }
+        return body(p);
+      });
+    }
 
     LogitsReader<T> z;
     RowWriter<T> y;
     int64_t index;
+    bool paired;  // bf16 to bf16: the kept weights are in pairs
   };
 
   const RowArgs& args;
   const Plan& plan;
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
-    return fold(row, columns, keep, [](size_t) {});
-  }
-
-  // before(tile) is called before a tile's weights are written.
-  template <class Before>
-  Partial fold(const Row& row, Columns columns, Keep<T>& keep, Before before) const {
     const hn::ScalableTag<T> d;
     Partial total = identity<T>();
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
-      before(tile);
-      T* weights = keep.weights == nullptr ? nullptr : keep.weights + (c - columns.begin);
-      const Destination to = row.y.destination(c);
-      const Partial mine = row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
-        return FoldTile(d, z, n, weights, to);
-      });
-      if (weights != nullptr) keep.tile_max[tile] = mine.m;
-      total = tile == 0 ? mine : merge(total, mine);
+      if (keep.weights == nullptr) {
+        total = row.z.with_tile(c, n, keep.buffers,
+                                [=](auto* z) ONEPASS_INLINE { return FoldTile(d, z, n, total); });
+        return;
+      }
+      T* weights = keep.weights + kept_at(columns, row.y.skew(), c);
+      total = fold_kept(row, c, n, total, weights, keep);
+      keep.tile_max[tile] = total.m;
     });
     return total;
+  }
+
+  // A tile whose weights are kept; meanwhile the lines that it will be written to are fetched.
+  Partial fold_kept(const Row& row, int64_t c, size_t n, Partial total, T* weights,
+                    Keep<T>& keep) const {
+    const hn::ScalableTag<T> d;
+    return row.with_tile(c, n, keep.buffers, [=, &row](auto* z) ONEPASS_INLINE {
+      return FoldTile(d, z, n, total, weights, [=, &row](size_t i, auto vectors) ONEPASS_INLINE {
+        row.y.fetch(c + static_cast<int64_t>(i), vectors * hn::Lanes(d));
+      });
+    });
   }
 
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
@@ -94,7 +112,7 @@ struct SoftmaxBody : StateBody<Element> {
     const T inverse = empty ? T(0) : T(1) / total.d;
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       if (keep.weights != nullptr) {
-        return finish_kept(row, total, c, n, keep.weights + (c - columns.begin),
+        return finish_kept(row, total, c, n, keep.weights + kept_at(columns, row.y.skew(), c),
                            keep.tile_max[tile]);
       }
       T* out = keep.buffers.out;
@@ -107,11 +125,14 @@ struct SoftmaxBody : StateBody<Element> {
   // One tile from the weights that the fold kept of it.
   void finish_kept(const Row& row, Partial total, int64_t c, size_t n, const T* weights,
                    T tile_max) const {
+    row.y.store(c, n, weights, kept_factor(total, tile_max), row.paired);
+  }
+
+  static T kept_factor(Partial total, T tile_max) {
     const bool empty = total.d == T(0);
     const T inverse = empty ? T(0) : T(1) / total.d;
     const T shift = empty ? T(0) : total.m;
-    row.y.store(c, n, weights,
-                tile_max == total.m ? inverse : std::exp(tile_max - shift) * inverse);
+    return tile_max == total.m ? inverse : std::exp(tile_max - shift) * inverse;
   }
 
   // A hidden column weighs nothing; in a row that is NaN it is NaN with the rest.
@@ -162,46 +183,115 @@ struct LogSumExpBody : StateBody<Element> {
 };
 
 // Softmax of long rows: one row is written out while the next is read. Between the two lies one row
-// of weights: a tile of the next row is folded into the place of a tile that has been written.
+// of weights: a tile of the next row is folded into the place of a tile that is being written.
 template <class T>
-void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+class RowOverlap {
   using Body = SoftmaxBody<T>;
   using Row = typename Body::Row;
+
+ public:
+  RowOverlap(const RowArgs& args, const Plan& plan, Keep<T>& keep)
+      : body_{{args, plan}}, keep_(keep), cols_(args.space.cols) {}
+
+  // Folds `next`, unless null, while the row before it, if any, is written.
+  void pass(const Row* next) {
+    State<T> total = identity<T>();
+    for (int64_t tile = 0; tile < ceil_div(cols_ + kGrain - 1, kTile); ++tile) {
+      if (next != nullptr && exchange(*next, tile, total)) continue;
+      if (before_) write(tile);
+      if (next != nullptr) fold(*next, tile, total);
+    }
+    before_.reset();
+    if (next == nullptr) return;
+    body_.conclude(*next, total, keep_);
+    before_.emplace(*next);
+    before_total_ = total;
+  }
+
+ private:
+  Columns columns(const Row& row, int64_t tile) const {
+    const int64_t skew = row.y.skew();
+    return {tile_begin(cols_, skew, tile), tile_begin(cols_, skew, tile + 1)};
+  }
+
+  T* weights(const Row& row, int64_t c) const {
+    return keep_.weights + kept_at({0, cols_}, row.y.skew(), c);
+  }
+
+  void write(int64_t tile) const {
+    const Columns mine = columns(*before_, tile);
+    if (mine.begin == mine.end) return;
+    body_.finish_kept(*before_, before_total_, mine.begin,
+                      static_cast<size_t>(mine.end - mine.begin), weights(*before_, mine.begin),
+                      keep_.tile_max[tile]);
+  }
+
+  void fold(const Row& row, int64_t tile, State<T>& total) {
+    const Columns mine = columns(row, tile);
+    if (mine.begin == mine.end) return;
+    total = body_.fold_kept(row, mine.begin, static_cast<size_t>(mine.end - mine.begin), total,
+                            weights(row, mine.begin), keep_);
+    keep_.tile_max[tile] = total.m;
+  }
+
+  // Both at once, vector by vector, where the tile is a whole one of both rows: memory is then read
+  // and written as evenly as a copy does it. False if the two have to take turns.
+  bool exchange(const Row& row, int64_t tile, State<T>& total) {
+    if (!before_ || before_->paired != row.paired) return false;
+    const Columns out = columns(*before_, tile);
+    const Columns in = columns(row, tile);
+    if (out.end - out.begin != kTile || in.end - in.begin != kTile) return false;
+    const hn::ScalableTag<T> d;
+    const T factor = Body::kept_factor(before_total_, keep_.tile_max[tile]);
+    T* const kept = weights(row, in.begin);
+    const bool done = before_->y.with_stream(out.begin, row.paired, [&](auto* y) HWY_ATTR {
+      using Out = std::remove_pointer_t<decltype(y)>;
+      const Factor<hn::ScalableTag<T>, Out> scaled(d, factor);
+      total = row.with_tile(in.begin, kTile, keep_.buffers, [=](auto* z) ONEPASS_INLINE {
+        using In = std::remove_cv_t<std::remove_pointer_t<decltype(z)>>;
+        return FoldTile(d, z, kTile, total, kept, [=](size_t i, auto vectors) ONEPASS_INLINE {
+          if constexpr (CanExchange<In, Out, vectors()>()) {
+            StoreScaled<true, vectors()>(d, kept + i, scaled, y + i);
+          }
+        });
+      });
+      return true;
+    });
+    if (done) keep_.tile_max[tile] = total.m;
+    return done;
+  }
+
+  // What the types allow that can meet here: pairs with pairs, and no part of a group (kTile is a
+  // multiple of every pack, so none is left over).
+  template <class In, class Out, size_t Vectors>
+  static constexpr bool CanExchange() {
+    return std::is_same_v<In, PairedBF16> == std::is_same_v<Out, PairedBF16> &&
+           Vectors % kGroup<T, Out> == 0;
+  }
+
+  const Body body_;
+  Keep<T>& keep_;
+  const int64_t cols_;
+  std::optional<Row> before_;  // folded, its weights kept, to be written
+  State<T> before_total_ = identity<T>();
+};
+
+template <class T>
+void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   Buffers<T> buffers;
   Keep<T> keep{.buffers = buffers};
   keep.weights =
       reinterpret_cast<T*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
   keep.tile_max = keep.weights + kept_weights(args.space.cols, 1);
-  const Body body{{args, plan}};
-  const int64_t cols = args.space.cols;
+  RowOverlap<T> overlap(args, plan, keep);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
-    std::optional<Row> folded;  // whose weights are kept, and wait to be written
-    State<T> total = identity<T>();
-    int64_t tile = 0;
-    const auto write_tiles = [&](int64_t end) HWY_ATTR {
-      for (; folded && tile < end; ++tile) {
-        const int64_t c = tile_begin(cols, folded->y.skew(), tile);
-        const int64_t next = tile_begin(cols, folded->y.skew(), tile + 1);
-        if (c == cols) return;
-        body.finish_kept(*folded, total, c, static_cast<size_t>(next - c), keep.weights + c,
-                         keep.tile_max[tile]);
-      }
-    };
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const Row row(args, plan, args.first_row + r);
-      // Two rows' tiles may begin up to a grain apart, so one tile more has left before one enters.
-      const State<T> mine = body.fold(row, {0, cols}, keep, [&](size_t entering) HWY_ATTR {
-        write_tiles(static_cast<int64_t>(entering) + 2);
-      });
-      write_tiles(most_tiles(cols));
-      body.conclude(row, mine, keep);
-      folded.emplace(row);
-      total = mine;
-      tile = 0;
+      const typename SoftmaxBody<T>::Row row(args, plan, args.first_row + r);
+      overlap.pass(&row);
     }
-    write_tiles(most_tiles(cols));
+    overlap.pass(nullptr);
   }
   if (plan.streaming) hwy::FlushStream();
 }
@@ -210,8 +300,9 @@ template <class T>
 void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   switch (args.op) {
     case Op::softmax:
-      if (plan.resident && plan.split == 1 && args.logits.whole_rows() &&
-          args.space.cols > 2 * kTile) {
+      // (HWY_SCALAR: no vectors to stream.)
+      if (HWY_TARGET != HWY_SCALAR && plan.resident && plan.streaming && plan.split == 1 &&
+          args.logits.whole_rows() && args.space.cols > 4 * kTile) {
         return OverlapRows<T>(args, plan, team, memory);
       }
       return Drive<SoftmaxBody<T>>(args, plan, team, memory);

@@ -76,8 +76,12 @@ HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
+  const State<float> none = identity<float>();
   const State<float> row =
-      FoldTile(d, x, cols, Log ? nullptr : weights, {y + kFetchAhead, sizeof(Out)});
+      Log ? FoldTile(d, x, cols, none)
+          : FoldTile(d, x, cols, none, weights, [y, lanes](size_t i, auto vectors) ONEPASS_INLINE {
+              Fetch<true>(y, (kFetchAhead + i) * sizeof(Out), vectors * lanes * sizeof(Out));
+            });
   const bool empty = row.d == 0;
   const V shift = hn::Set(d, empty ? 0.0F : row.m);
   const V last = hn::Set(d, empty ? 0.0F : Log ? std::log(row.d) : 1 / row.d);

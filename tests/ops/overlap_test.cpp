@@ -1,0 +1,123 @@
+// Softmax of long rows past the caches, whatever this machine's plan for them would be: one row is
+// written while the next is folded, tile by tile, and rows begin at every alignment.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/row/check.hpp"
+#include "ops/row/layout.hpp"
+#include "ops/softmax/variants.hpp"
+#include "oracle/oracle.hpp"
+#include "tests/support/values.hpp"
+
+namespace onepass {
+namespace {
+
+using namespace onepass::test;
+
+constexpr std::int64_t kRows = 7;
+
+struct Pair {
+  DType in, out;
+};
+
+constexpr Pair kPairs[] = {{DType::f32, DType::f32},  {DType::bf16, DType::bf16},
+                           {DType::f16, DType::f16},  {DType::f64, DType::f64},
+                           {DType::bf16, DType::f32}, {DType::f32, DType::bf16},
+                           {DType::bf16, DType::f16}};
+
+double largest_step(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 0x1p-10;
+    case DType::bf16: return 0x1p-7;
+    default: return 1e-5;
+  }
+}
+
+Values softmax_past_the_caches(const Values& x, DType out, std::int64_t cols, int threads,
+                               const SoftmaxOptions& options = {}) {
+  Values y(out, {kRows, cols});
+  RowArgs args;
+  const Status checked = check_softmax(Op::softmax, x.tensor(), y.tensor(), options, args);
+  EXPECT_TRUE(checked.ok()) << checked.message();
+  const std::size_t width = size_of(compute_type(args.logits.x.dtype));
+  const Plan plan{.variant = "cpu_row",
+                  .threads = threads,
+                  .resident = true,
+                  .streaming = true,
+                  .scratch_bytes = static_cast<std::size_t>(kept_elements(cols, 1)) * width};
+  const Status status = ops::softmax::cpu_row(args, plan);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return y;
+}
+
+void expect_rows(const Values& x, const Values& y, DType out, std::int64_t cols,
+                 const Values* scales = nullptr) {
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    const double scale = scales == nullptr ? 1 : scales->get(r);
+    oracle::Row z;
+    for (std::int64_t c = 0; c < cols; ++c) z.push_back(scale * x.get(r * cols + c));
+    const oracle::Row expected = oracle::softmax(z);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const double want = expected[static_cast<std::size_t>(c)];
+      const double got = y.get(r * cols + c);
+      if (std::isnan(want) && std::isnan(got)) continue;
+      // Half a step of the output, a few roundings on the way; what f16 has no digits for is 0.
+      ASSERT_NEAR(got, want, want * 0.52 * largest_step(out) + 6e-8) << "row " << r << " col " << c;
+    }
+  }
+}
+
+TEST(OverlapTest, EveryAlignmentDtypeAndInstructionSet) {
+  for (const std::int64_t cols : {4 * kTile + 1, 5 * kTile, 6 * kTile + 43, 9 * kTile - 7}) {
+    for (const Pair& pair : kPairs) {
+      const Values x(pair.in, {kRows, cols},
+                     numbers(kRows * cols, static_cast<std::uint64_t>(cols)));
+      for_each_isa([&] {
+        SCOPED_TRACE(std::string(name(pair.in)) + " to " + std::string(name(pair.out)) + ", " +
+                     std::to_string(cols) + " columns");
+        expect_rows(x, softmax_past_the_caches(x, pair.out, cols, 1), pair.out, cols);
+      });
+    }
+  }
+}
+
+// A row that is NaN, infinite or empty has neighbours that share its place in the scratch memory.
+TEST(OverlapTest, RowsTouchNoOther) {
+  const std::int64_t cols = 5 * kTile + 11;
+  for (const DType dtype : kFloating) {
+    std::vector<double> values = numbers(kRows * cols);
+    values[static_cast<std::size_t>(1 * cols + 3 * kTile)] = kNan;
+    std::fill_n(values.begin() + 3 * cols, cols, -kInf);
+    values[static_cast<std::size_t>(5 * cols + 2 * kTile + 5)] = kInf;
+    std::fill_n(values.begin() + 6 * cols, 2 * kTile, -kInf);  // and a maximum that rises late
+    const Values x(dtype, {kRows, cols}, values);
+    for_each_isa([&] {
+      SCOPED_TRACE(name(dtype));
+      expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
+    });
+  }
+}
+
+TEST(OverlapTest, OptionsAndThreads) {
+  const std::int64_t cols = 6 * kTile + 9;
+  for (const DType dtype : kFloating) {
+    const Values x(dtype, {kRows, cols}, numbers(kRows * cols));
+    // A scale a row: rows without one stand beside rows with one, which come another way.
+    const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+    const Values scales(wide, {kRows}, {1, 0.5, 1, 1, 0.5, 0.5, 1});
+    SoftmaxOptions options;
+    options.scale = scales.tensor();
+    for_each_isa([&] {
+      SCOPED_TRACE(name(dtype));
+      for (const int threads : {1, 3}) {
+        expect_rows(x, softmax_past_the_caches(x, dtype, cols, threads), dtype, cols);
+        expect_rows(x, softmax_past_the_caches(x, dtype, cols, threads, options), dtype, cols,
+                    &scales);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace onepass
