@@ -140,6 +140,35 @@ void WidenAs(const Stored* x, float* y, size_t n) {
   }
 }
 
+void ExpShort(const float* x, float* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    hn::Vec<decltype(d)> pack[1] = {hn::LoadU(d, x + i)};
+    ExpOfShort(d, pack);
+    hn::StoreU(pack[0], d, y + i);
+  }
+}
+
+// As kernels do it with bf16: a tile in pairs to `kept`, and from there, multiplied, to y. n is a
+// multiple of two vectors.
+void ScalePairs(const BF16* x, float factor, float* kept, BF16* y, size_t n) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* from = AnyOrder(x);
+  using Stored = std::remove_const_t<std::remove_pointer_t<decltype(from)>>;
+  ForEachPack(d, from, n, 0.0F, [=](auto& pack, size_t i) ONEPASS_INLINE {
+    for (const auto& v : pack) {
+      hn::StoreU(v, d, kept + i);
+      i += lanes;
+    }
+  });
+  const Factor<hn::ScalableTag<float>, Stored> scaled(d, factor);
+  constexpr size_t kVectors = kGroup<float, Stored>;
+  for (size_t i = 0; i < n; i += kVectors * lanes) {
+    StoreScaled<false, kVectors>(d, kept + i, scaled, static_cast<Stored*>(y + i));
+  }
+}
+
 void NarrowF16(const float* x, F16* y, size_t n) { NarrowAs(x, y, n); }
 void NarrowBF16(const float* x, BF16* y, size_t n) { NarrowAs(x, y, n); }
 void WidenF16(const F16* x, float* y, size_t n) { WidenAs(x, y, n); }
@@ -175,6 +204,8 @@ HWY_EXPORT(ExpPacksF64);
 HWY_EXPORT(LoadTails);
 HWY_EXPORT(StoreTails);
 HWY_EXPORT(Packs);
+HWY_EXPORT(ExpShort);
+HWY_EXPORT(ScalePairs);
 HWY_EXPORT(NarrowF16);
 HWY_EXPORT(NarrowBF16);
 HWY_EXPORT(WidenF16);
@@ -317,6 +348,83 @@ TEST_P(SimdTest, ExpOfNanIsNanWithEveryPayload) {
   ASSERT_EQ(std::bit_cast<std::uint32_t>(single[2]), 0x7F800001U);
   for (const float y : exp_of(single)) EXPECT_TRUE(std::isnan(y));
   for (const double y : exp_of(nans<double, std::uint64_t>())) EXPECT_TRUE(std::isnan(y));
+}
+
+std::vector<float> short_exp_of(std::vector<float> x) {
+  const std::size_t n = x.size();
+  x = padded(std::move(x));
+  HWY_DYNAMIC_DISPATCH(ExpShort)(x.data(), x.data(), x.size());
+  x.resize(n);
+  return x;
+}
+
+TEST_P(SimdTest, ShortExpIsAccurateBeyondTheDigitsOfItsLogits) {
+  const std::vector<float> x = grid(-87.0F, 100000);
+  const std::vector<float> y = short_exp_of(x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::exp(static_cast<double>(x[i]));
+    ASSERT_NEAR(y[i], exact, exact * (2e-7 + 1.2e-7 * std::abs(x[i]))) << x[i];
+  }
+}
+
+TEST_P(SimdTest, ShortExpOfWhatIsNoNumberOrTooSmall) {
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(short_exp_of({-inf, std::numeric_limits<float>::lowest(), -1e30F, -1e5F}),
+            (std::vector<float>{0, 0, 0, 0}));
+  for (const float y : short_exp_of({0.0F, -0.0F, -1e-30F})) EXPECT_NEAR(y, 1, 1.2e-7);
+  for (const float y : short_exp_of(nans<float, std::uint32_t>())) EXPECT_TRUE(std::isnan(y));
+}
+
+std::vector<BF16> scale_pairs(const std::vector<BF16>& x, float factor) {
+  std::vector<float> kept(x.size());
+  std::vector<BF16> y(x.size());
+  HWY_DYNAMIC_DISPATCH(ScalePairs)(x.data(), factor, kept.data(), y.data(), x.size());
+  return y;
+}
+
+// Every bf16 from 0 to 1, in pairs with the ones from 1 to 0.
+std::vector<BF16> weights_in_bf16() {
+  std::vector<BF16> x;
+  for (std::uint16_t bits = 0; bits <= 0x3F80; ++bits) {
+    x.push_back({bits});
+    x.push_back({static_cast<std::uint16_t>(0x3F80 - bits)});
+  }
+  x.resize((x.size() / (2 * kMostLanes) + 1) * 2 * kMostLanes, BF16{0});
+  return x;
+}
+
+TEST_P(SimdTest, PairsComeBackInOrder) {
+  const std::vector<BF16> x = weights_in_bf16();
+  const std::vector<BF16> y = scale_pairs(x, 1);
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i].bits, x[i].bits) << i;
+}
+
+TEST_P(SimdTest, PairsAreScaledAndRoundedToNearest) {
+  const std::vector<BF16> x = weights_in_bf16();
+  for (const float factor : {0.999F, 0.7F, 1 / 3.0F, 1e-3F, 0x1p-20F, 1e-12F}) {
+    const std::vector<BF16> y = scale_pairs(x, factor);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = static_cast<double>(to_float(x[i])) * factor;
+      const double step = std::max(exact * 0x1p-7, 0x1p-133);  // of bf16 at least, and its smallest
+      ASSERT_NEAR(to_float(y[i]), exact, exact < 0x1p-126 ? step : step * 0.5001)
+          << to_float(x[i]) << " * " << factor;
+    }
+  }
+}
+
+TEST_P(SimdTest, PairsKeepNan) {
+  std::vector<BF16> x;
+  for (std::uint32_t bits = 0x7F81; bits <= 0x7FFF; ++bits) {
+    x.push_back({static_cast<std::uint16_t>(bits)});
+    x.push_back({static_cast<std::uint16_t>(bits | 0x8000)});
+  }
+  x.resize((x.size() / (2 * kMostLanes) + 1) * 2 * kMostLanes, BF16{0x7FC0});
+  for (const BF16 y : scale_pairs(x, 0.5F)) ASSERT_TRUE(std::isnan(to_float(y)));
+  for (const std::uint32_t nan : {0x7FFFFFFFU, 0xFFFFFFFFU, 0x7FC00000U}) {
+    for (const BF16 y : scale_pairs(weights_in_bf16(), std::bit_cast<float>(nan))) {
+      ASSERT_TRUE(std::isnan(to_float(y)));
+    }
+  }
 }
 
 TEST_P(SimdTest, ExpOfAPackIsExpOfEachVector) {
