@@ -275,6 +275,12 @@ Problem problem_of(const Case& c) {
     p.even_rows = p.even_rows && (stride < 0 || strides[i] == stride);
     stride = strides[i] * c.shape[i];
   }
+  const auto width = static_cast<std::int64_t>(size_of(c.in));
+  p.aligned_rows = c.offset * width % 16 == 0;
+  for (std::size_t i = 0; i < c.shape.size(); ++i) {
+    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
+    p.aligned_rows = p.aligned_rows && strides[i] * width % 16 == 0;
+  }
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean;
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;

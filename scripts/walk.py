@@ -25,7 +25,9 @@ CUDNN = "cudnn_accurate"
 
 
 def of_dtype(rows, dtype):
-    chosen = [row for row in rows if row["op"] == "softmax" and row["dtype"] == dtype]
+    # The walk is the variants that teach; those that ship are measured in the same run.
+    chosen = [row for row in rows
+              if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"]
     for row in chosen:
         if row["role"] != "peer" and not row["verified"]:
             raise Disagreement(f"{row['variant']} on {row['problem']}: measured, but not verified")
@@ -108,7 +110,7 @@ def counters(rows):
     for problem in problems:
         body = []
         for row in rows:
-            if row["problem"] != problem:
+            if row["problem"] != problem or row["role"] == "ship":
                 continue
             cells = [row["variant"], row["moved"].replace("->", "→"), number(row["duration_us"], 1)]
             cells += [number(row[f"{part}_percent"]) for part in ("dram", "l2", "l1", "sm", "occupancy")]

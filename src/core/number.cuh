@@ -12,47 +12,68 @@
 namespace onepass {
 
 __device__ inline float widen(float x) { return x; }
+__device__ inline double widen(double x) { return x; }
 __device__ inline float widen(F16 x) { return __half2float(__ushort_as_half(x.bits)); }
 __device__ inline float widen(BF16 x) { return __bfloat162float(__ushort_as_bfloat16(x.bits)); }
 
-template <class T>
-__device__ inline T narrow(float x) {
-  if constexpr (std::is_same_v<T, F16>) {
-    return {__half_as_ushort(__float2half_rn(x))};
-  } else if constexpr (std::is_same_v<T, BF16>) {
-    return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+template <class Stored, class T>
+__device__ inline Stored narrow(T x) {
+  if constexpr (std::is_same_v<Stored, F16>) {
+    return {__half_as_ushort(__float2half_rn(static_cast<float>(x)))};
+  } else if constexpr (std::is_same_v<Stored, BF16>) {
+    return {__bfloat16_as_ushort(__float2bfloat16_rn(static_cast<float>(x)))};
   } else {
-    return x;
+    return static_cast<Stored>(x);
   }
 }
 
-// How many elements a 32-bit word holds, and how they come in and out of it.
-template <class T>
-inline constexpr int kInWord = 4 / sizeof(T);
-
-template <class T>
-__device__ inline T element(unsigned word, int i) {
-  if constexpr (sizeof(T) == 2) {
-    return {static_cast<std::uint16_t>(word >> (16 * i))};
-  } else {
-    return __uint_as_float(word);
+// The 32-bit words of `sizeof...` values that lie side by side in memory, and back.
+template <class Stored, class T, int Words>
+__device__ inline void narrow_words(const T* values, unsigned (&words)[Words]) {
+#pragma unroll
+  for (int w = 0; w < Words; ++w) {
+    if constexpr (sizeof(Stored) == 2) {
+      const auto low = static_cast<float>(values[2 * w]);
+      const auto high = static_cast<float>(values[2 * w + 1]);
+      if constexpr (std::is_same_v<Stored, F16>) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        memcpy(&words[w], &pair, sizeof pair);
+      } else {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        memcpy(&words[w], &pair, sizeof pair);
+      }
+    } else if constexpr (sizeof(Stored) == 4) {
+      words[w] = __float_as_uint(static_cast<float>(values[w]));
+    } else {
+      const long long bits = __double_as_longlong(values[w / 2]);
+      words[w] = static_cast<unsigned>(w % 2 == 0 ? bits : bits >> 32);
+    }
   }
 }
 
-// `values` is a word's worth.
-template <class T>
-__device__ inline unsigned narrow_word(const float* values) {
-  unsigned word;
-  if constexpr (std::is_same_v<T, F16>) {
-    const __half2 pair = __floats2half2_rn(values[0], values[1]);
-    memcpy(&word, &pair, sizeof word);
-  } else if constexpr (std::is_same_v<T, BF16>) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(values[0], values[1]);
-    memcpy(&word, &pair, sizeof word);
+// Element k of neighbours in memory, given their words.
+template <class Stored, int Words>
+__device__ inline Stored element(const unsigned (&words)[Words], int k) {
+  if constexpr (sizeof(Stored) == 2) {
+    return {static_cast<std::uint16_t>(words[k / 2] >> (16 * (k % 2)))};
+  } else if constexpr (sizeof(Stored) == 4) {
+    return __uint_as_float(words[k]);
   } else {
-    word = __float_as_uint(values[0]);
+    return __hiloint2double(static_cast<int>(words[2 * k + 1]), static_cast<int>(words[2 * k]));
   }
-  return word;
+}
+
+template <class Stored, int Words>
+__device__ inline void set_element(unsigned (&words)[Words], int k, Stored value) {
+  if constexpr (sizeof(Stored) == 2) {
+    const unsigned kept = words[k / 2] & (k % 2 == 0 ? 0xFFFF0000U : 0x0000FFFFU);
+    words[k / 2] = kept | static_cast<unsigned>(value.bits) << (16 * (k % 2));
+  } else if constexpr (sizeof(Stored) == 4) {
+    words[k] = __float_as_uint(value);
+  } else {
+    words[2 * k] = static_cast<unsigned>(__double2loint(value));
+    words[2 * k + 1] = static_cast<unsigned>(__double2hiint(value));
+  }
 }
 
 }  // namespace onepass

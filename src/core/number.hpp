@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/annotate.hpp"
 #include "onepass/tensor.hpp"
 
 namespace onepass {
@@ -17,18 +18,18 @@ struct BF16 {
   std::uint16_t bits;
 };
 
-inline float to_float(BF16 x) {
+ONEPASS_HD inline float to_float(BF16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
 
-inline BF16 to_bf16(float x) {
+ONEPASS_HD inline BF16 to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x)
     return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};  // rounding could make it inf
   return {static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)};
 }
 
-inline float to_float(F16 x) {
+ONEPASS_HD inline float to_float(F16 x) {
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
   const std::uint32_t exponent = (x.bits >> 10) & 0x1F;
   const std::uint32_t mantissa = x.bits & 0x3FF;
@@ -40,7 +41,7 @@ inline float to_float(F16 x) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-inline F16 to_f16(float x) {
+ONEPASS_HD inline F16 to_f16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   const std::uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -58,7 +59,7 @@ inline F16 to_f16(float x) {
 
 // One stored element as the type a kernel computes in, and back.
 template <class T, class Stored>
-inline T load_as(Stored x) {
+ONEPASS_HD inline T load_as(Stored x) {
   if constexpr (std::is_arithmetic_v<Stored>) {
     return static_cast<T>(x);
   } else {
@@ -67,7 +68,7 @@ inline T load_as(Stored x) {
 }
 
 template <class Stored, class T>
-inline Stored store_as(T x) {
+ONEPASS_HD inline Stored store_as(T x) {
   if constexpr (std::is_same_v<Stored, F16>) {
     return to_f16(static_cast<float>(x));
   } else if constexpr (std::is_same_v<Stored, BF16>) {
@@ -84,7 +85,7 @@ struct Type {
 
 // Calls body with the storage type of a dtype: the one switch over dtypes.
 template <class Body>
-inline decltype(auto) with_type(DType dtype, Body&& body) {
+ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::f16: return body(Type<F16>{});
     case DType::bf16: return body(Type<BF16>{});
@@ -99,14 +100,14 @@ inline decltype(auto) with_type(DType dtype, Body&& body) {
 
 // The element at an index of an untyped array.
 template <class T>
-inline T read(const void* data, DType dtype, std::int64_t index) {
+ONEPASS_HD inline T read(const void* data, DType dtype, std::int64_t index) {
   return with_type(dtype, [&]<class Stored>(Type<Stored>) {
     return load_as<T>(static_cast<const Stored*>(data)[index]);
   });
 }
 
 template <class T>
-inline void write(void* data, DType dtype, std::int64_t index, T value) {
+ONEPASS_HD inline void write(void* data, DType dtype, std::int64_t index, T value) {
   with_type(dtype, [&]<class Stored>(Type<Stored>) {
     static_cast<Stored*>(data)[index] = store_as<Stored>(value);
   });

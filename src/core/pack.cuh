@@ -15,16 +15,15 @@ namespace onepass {
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kWords = 4;
-  static constexpr int kLanes = kWords * kInWord<T>;
+  static constexpr int kLanes = 16 / sizeof(T);
   unsigned word[kWords];
 };
 
-template <class T, int N>
-__device__ inline void widen(const Pack<T> (&packs)[N], float (&values)[N * Pack<T>::kLanes]) {
+template <class T, int N, class Value>
+__device__ inline void widen(const Pack<T> (&packs)[N], Value (&values)[N * Pack<T>::kLanes]) {
 #pragma unroll
   for (int i = 0; i < N * Pack<T>::kLanes; ++i) {
-    const int k = i % Pack<T>::kLanes;
-    values[i] = widen(element<T>(packs[i / Pack<T>::kLanes].word[k / kInWord<T>], k % kInWord<T>));
+    values[i] = widen(element<T>(packs[i / Pack<T>::kLanes].word, i % Pack<T>::kLanes));
   }
 }
 
@@ -62,10 +61,7 @@ class PackedRow {
     for (int k = 0; k < kLanes; ++k) scaled[k] = values[k] * factor;
     if (whole(first) && same_skew_) {
       Pack<T> pack;
-#pragma unroll
-      for (int w = 0; w < Pack<T>::kWords; ++w) {
-        pack.word[w] = narrow_word<T>(scaled + w * kInWord<T>);
-      }
+      narrow_words<T>(scaled, pack.word);
       *reinterpret_cast<Pack<T>*>(y_ + first) = pack;
       return;
     }
@@ -81,14 +77,9 @@ class PackedRow {
     if (whole(first) && aligned) return *reinterpret_cast<const Pack<T>*>(from + first);
     Pack<T> pack;
 #pragma unroll
-    for (int w = 0; w < Pack<T>::kWords; ++w) {
-      float values[kInWord<T>];
-#pragma unroll
-      for (int k = 0; k < kInWord<T>; ++k) {
-        const std::int64_t c = first + w * kInWord<T> + k;
-        values[k] = inside(c) ? widen(from[c]) : minus_infinity<float>();
-      }
-      pack.word[w] = narrow_word<T>(values);
+    for (int k = 0; k < kLanes; ++k) {
+      const std::int64_t c = first + k;
+      set_element(pack.word, k, inside(c) ? from[c] : narrow<T>(minus_infinity<float>()));
     }
     return pack;
   }

@@ -56,11 +56,12 @@ struct Problem {
   std::int64_t cols = 0;  // elements along the axis
   DType in = DType::f32;
   DType out = DType::f32;
-  bool unit_stride = true;  // elements of a row are neighbours in memory, in input and output
-  bool unit_rows = false;   // rows are neighbours instead: element c of row r + 1 follows r's
-  bool even_rows = true;    // row r lies r strides from row 0: the rows have one dimension
-  bool plain = true;        // z = x: no scale, temperature, softcap or tensor mask
-  bool whole_rows = true;   // no length, causal or window mask
+  bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
+  bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
+  bool aligned_rows = false;  // every row of the input begins at a multiple of 16 bytes
+  bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
+  bool plain = true;          // z = x: no scale, temperature, softcap or tensor mask
+  bool whole_rows = true;     // no length, causal or window mask
   bool wants_lse = false;
   bool in_place = false;
 

@@ -54,11 +54,10 @@ ONEPASS_HD inline Rescale<T> rescale(T high, T low) {
 }
 
 // The larger maximum first, so that a compiler that fuses the product and the sum cannot tell the
-// two sides apart: merge(a, b) and merge(b, a) are the same bits. A NaN in m may come second and
-// be lost there; d keeps it.
+// two sides apart: merge(a, b) and merge(b, a) are the same bits. A NaN in m counts as the largest.
 template <class T>
 ONEPASS_HD inline State<T> merge(State<T> a, State<T> b) {
-  const bool ordered = a.m > b.m;
+  const bool ordered = a.m > b.m || a.m != a.m;
   const State<T> high = ordered ? a : b;
   const State<T> low = ordered ? b : a;
   const Rescale<T> by = rescale(high.m, low.m);
@@ -78,9 +77,10 @@ ONEPASS_HD inline T factor(State<T> row, T from) {
   return row.d == T(0) ? T(0) : exponential(from - row.m) / row.d;
 }
 
-// log Σ exp; −inf for the empty set.
+// log Σ exp; −inf for the empty set, +inf where an element is (d is NaN then).
 template <class T>
 ONEPASS_HD inline T logsumexp(State<T> row) {
+  if (row.m == -minus_infinity<T>()) return row.m;
   return row.d == T(0) ? minus_infinity<T>() : row.m + std::log(row.d);
 }
 

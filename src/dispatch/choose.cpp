@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "dispatch/gpu_rows.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/variant.hpp"
@@ -99,13 +100,44 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   return plan;
 }
 
+std::string_view best_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
+  const std::int64_t n = gpu_rows::packs(p);
+  if (gpu_rows::refuse_group(p, m).empty()) {
+    say(reasons, "gpu_group: ", n, " packs a row, a warp holds ", gpu_rows::most_group_packs(p));
+    return "gpu_group";
+  }
+  const int split = gpu_rows::cluster_size(p, m);
+  if (split == 1 && gpu_rows::refuse_block(p, m).empty()) {
+    say(reasons, "gpu_block: ", n, " packs a row, a block holds ", gpu_rows::most_block_packs(p));
+    return "gpu_block";
+  }
+  if (gpu_rows::refuse_cluster(p, m).empty()) {
+    say(reasons, "gpu_cluster: ", n, " packs a row over ", split, " blocks, so that ", p.rows,
+        " rows fill ", m.gpu.processors, " processors and a block holds its piece");
+    return "gpu_cluster";
+  }
+  say(reasons, "gpu_grid: ", n, " packs a row are more than a block or a cluster holds");
+  return "gpu_grid";
+}
+
+Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
+  const bool forward = p.op == Op::softmax || p.op == Op::log_softmax || p.op == Op::logsumexp;
+  if (!forward || !gpu_rows::refuse_no_gpu(p, m).empty()) {
+    say(reasons, "no variant of ", name(p.op), " ships for a GPU yet");
+    return {};
+  }
+  const Variant* found = find_variant(p.op, best_on_gpu(p, m, reasons));
+  Plan plan = found->geometry(p, m);
+  plan.variant = found->name;
+  say(reasons, plan.blocks, " blocks of ", plan.threads, " threads, ", plan.packs,
+      " packs a thread, ", plan.split, " blocks a row");
+  return plan;
+}
+
 }  // namespace
 
 Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
-  if (machine.device() == Device::cuda) {
-    say(reasons, "no variant ships for a GPU yet: name one");
-    return {};
-  }
+  if (machine.device() == Device::cuda) return choose_on_gpu(problem, machine, reasons);
   const int threads = worthwhile_threads(problem, machine, reasons);
   return complete(best_variant(problem, machine, threads, reasons), problem, machine, threads,
                   reasons);
@@ -157,6 +189,9 @@ std::string to_string(const Plan& plan) {
        << " resident=" << (plan.resident ? "yes" : "no")
        << " streaming=" << (plan.streaming ? "yes" : "no") << " scratch=" << plan.scratch_bytes;
   if (plan.blocks > 0) text << " shared=" << plan.shared_bytes;
+  if (plan.packs > 0) text << " packs=" << plan.packs;
+  if (plan.row_threads > 0) text << " row_threads=" << plan.row_threads;
+  if (plan.general) text << " general";
   return text.str();
 }
 

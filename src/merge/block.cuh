@@ -64,6 +64,6 @@ class BlockFold {
   Scratch& of_warp_;
 };
 
-using BlockMerge = BlockFold<Merge>;
+using BlockMerge = BlockFold<Merge<float>>;
 
 }  // namespace onepass

@@ -8,18 +8,19 @@
 
 namespace onepass {
 
+template <class T = float>
 class GridMerge {
  public:
   // partials holds a state for each chunk of each row.
-  __device__ GridMerge(State<float>* partials, int chunks) : partials_(partials), chunks_(chunks) {}
+  __device__ GridMerge(State<T>* partials, int chunks) : partials_(partials), chunks_(chunks) {}
 
-  __device__ void put(std::int64_t row, int chunk, State<float> state) const {
+  __device__ void put(std::int64_t row, int chunk, State<T> state) const {
     partials_[row * chunks_ + chunk] = state;
   }
 
   // By a whole block. Every chunk's put must have been before: a launch before, or a grid's barrier.
-  __device__ State<float> all(std::int64_t row, const BlockMerge& block) const {
-    State<float> mine = Merge::identity();
+  __device__ State<T> all(std::int64_t row, const BlockFold<Merge<T>>& block) const {
+    State<T> mine = identity<T>();
     for (int i = static_cast<int>(threadIdx.x); i < chunks_; i += static_cast<int>(blockDim.x)) {
       mine = merge(mine, partials_[row * chunks_ + i]);
     }
@@ -27,7 +28,7 @@ class GridMerge {
   }
 
  private:
-  State<float>* partials_;
+  State<T>* partials_;
   int chunks_;
 };
 

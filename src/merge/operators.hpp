@@ -5,20 +5,23 @@
 
 namespace onepass {
 
+template <class T = float>
 struct Merge {
-  using Value = State<float>;
-  ONEPASS_HD static constexpr Value identity() { return onepass::identity<float>(); }
+  using Value = State<T>;
+  ONEPASS_HD static constexpr Value identity() { return onepass::identity<T>(); }
   ONEPASS_HD Value operator()(Value a, Value b) const { return merge(a, b); }
 };
 
+template <class T = float>
 struct Largest {
-  using Value = float;
-  ONEPASS_HD static constexpr Value identity() { return minus_infinity<float>(); }
+  using Value = T;
+  ONEPASS_HD static constexpr Value identity() { return minus_infinity<T>(); }
   ONEPASS_HD Value operator()(Value a, Value b) const { return std::fmax(a, b); }  // drops a NaN
 };
 
+template <class T = float>
 struct Add {
-  using Value = float;
+  using Value = T;
   ONEPASS_HD static constexpr Value identity() { return 0; }
   ONEPASS_HD Value operator()(Value a, Value b) const { return a + b; }
 };

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "dispatch/choose.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass {
@@ -33,17 +34,18 @@ rc::Gen<Problem> any_problem() {
 
 // What a launch could not do with the plan; empty when nothing.
 std::string fault(const Plan& plan, const Machine& m) {
-  const std::size_t most_shared = plan.variant == "register_shared_extreme"
-                                      ? static_cast<std::size_t>(m.gpu.block_shared)
+  const auto block_shared = static_cast<std::size_t>(m.gpu.block_shared);
+  const std::size_t most_shared = plan.variant == "register_shared_extreme" ? block_shared
+                                  : plan.variant == "gpu_grid"
+                                      ? block_shared / gpu_rows::kGridBlocks
                                       : std::size_t{48} << 10;
   if (plan.blocks < 1 || plan.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
   if (plan.threads < 32 || plan.threads > m.gpu.block_threads) return "threads";
   if (plan.threads % 32 != 0) return "a block that is not whole warps";
   if (plan.shared_bytes + 256 > most_shared) return "shared memory";
   if (plan.split < 1) return "split";
-  if (plan.split == 1 && plan.scratch_bytes > 0 && !plan.variant.starts_with("split_k")) {
-    return "a workspace for nothing";
-  }
+  const bool over_blocks = plan.variant.starts_with("split_k") || plan.variant == "gpu_grid";
+  if (plan.scratch_bytes > 0 && !over_blocks) return "a workspace for nothing";
   return {};
 }
 
@@ -54,7 +56,6 @@ RC_GTEST_PROP(GeometryTest, EveryPlanFitsItsGpuOrIsRefused, ()) {
     Plan plan;
     const Status status = plan_variant(v.name, p, m, plan);
     RC_ASSERT(status.ok() == v.refuses(p, m).empty());
-    RC_ASSERT(status.ok() || (v.device == Device::cpu || p.cols > geometry::kRegisterCols));
     if (!status.ok()) continue;
     RC_ASSERT(v.device == Device::cuda);
     RC_ASSERT(plan.variant == v.name);
@@ -62,6 +63,58 @@ RC_GTEST_PROP(GeometryTest, EveryPlanFitsItsGpuOrIsRefused, ()) {
     if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
     RC_ASSERT(planned_bytes(p, plan, m) >= least_bytes(p));
   }
+}
+
+// What the dispatcher chooses can run, and holds the row that its kernel keeps on chip.
+RC_GTEST_PROP(GeometryTest, TheChoiceRunsAndHoldsItsRow, ()) {
+  Problem p = *any_problem();
+  p.op = *rc::gen::element(Op::softmax, Op::log_softmax, Op::logsumexp);
+  p.rows = std::min<std::int64_t>(p.rows, 1 << 26);
+  p.in = *rc::gen::element(DType::f32, DType::f16, DType::bf16, DType::f64);
+  p.out = *rc::gen::element(DType::f32, DType::f16, DType::bf16, DType::f64);
+  p.aligned_rows = *rc::gen::arbitrary<bool>();
+  p.plain = *rc::gen::arbitrary<bool>();
+  p.unit_stride = *rc::gen::arbitrary<bool>();
+  const Machine m = *rc::gen::elementOf(known_gpus());
+  Reasons reasons;
+  const Plan plan = choose(p, m, &reasons);
+  const Variant* v = find_variant(p.op, plan.variant);
+  RC_ASSERT(v != nullptr);
+  RC_ASSERT(v->role == Role::ship);
+  RC_ASSERT(v->refuses(p, m) == "");
+  RC_ASSERT(reasons.size() >= 2U);
+  RC_ASSERT(choose(p, m) == plan);
+  const std::string wrong = fault(plan, m);
+  if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
+  const std::int64_t packs = gpu_rows::packs(p);
+  if (plan.variant == "gpu_group") {
+    RC_ASSERT(std::int64_t{plan.row_threads} * plan.packs >= packs);
+    RC_ASSERT(plan.blocks * (plan.threads / plan.row_threads) >= p.rows);
+    RC_ASSERT(plan.threads % plan.row_threads == 0);
+  } else if (plan.variant == "gpu_grid") {
+    RC_ASSERT(plan.blocks % plan.split == 0);
+    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::kGridBlocks);
+    RC_ASSERT(plan.scratch_bytes >= static_cast<std::size_t>(plan.blocks) * 2 * 8);
+  } else {
+    RC_ASSERT(std::int64_t{plan.threads} * plan.packs * plan.split >= packs);
+    RC_ASSERT(std::int64_t{plan.threads} * plan.packs >= ceil_div(packs, plan.split));
+    RC_ASSERT(plan.blocks == p.rows * plan.split);
+    RC_ASSERT(plan.split <= gpu_rows::most_cluster(m));
+  }
+}
+
+TEST(GeometryTest, OneLongRowHasManyProcessors) {
+  const Machine& h200 = *find_machine("h200");
+  const Plan one = choose(problem_of(1, 50257, DType::f16), h200);
+  EXPECT_EQ(one.variant, "gpu_cluster");
+  EXPECT_EQ(one.split, 16);
+  EXPECT_EQ(choose(problem_of(4, 1 << 20, DType::f16), h200).variant, "gpu_grid");
+  EXPECT_EQ(choose(problem_of(131072, 32, DType::bf16), h200).variant, "gpu_group");
+  EXPECT_EQ(choose(problem_of(4096, 4096, DType::f32), h200).variant, "gpu_block");
+  // Without clusters: a block, or the grid.
+  const Machine& a100 = *find_machine("a100");
+  EXPECT_EQ(choose(problem_of(1, 50257, DType::f16), a100).variant, "gpu_grid");
+  EXPECT_EQ(choose(problem_of(4096, 8192, DType::f32), a100).variant, "gpu_block");
 }
 
 // The kernels hold this much of a row on chip; a pack more would be lost.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/annotate.hpp"
 #include "core/number.hpp"
 #include "core/problem.hpp"
 #include "onepass/options.hpp"
@@ -27,11 +28,11 @@ struct Operand {
   std::int64_t col_stride = 0;
   std::array<std::int64_t, kMaxRank> row_strides{};
 
-  explicit operator bool() const { return data != nullptr; }
+  ONEPASS_HD explicit operator bool() const { return data != nullptr; }
 };
 
 // Element offset of column 0 of a row.
-inline std::int64_t row_offset(const RowSpace& space, const Operand& operand, std::int64_t row) {
+ONEPASS_HD inline std::int64_t row_offset(const RowSpace& space, const Operand& operand, std::int64_t row) {
   std::int64_t offset = 0;
   for (int i = space.rank - 1; i > 0; --i) {
     offset += (row % space.extent[i]) * operand.row_strides[i];
@@ -41,7 +42,7 @@ inline std::int64_t row_offset(const RowSpace& space, const Operand& operand, st
 }
 
 // The address of column 0 of a row.
-inline void* row_data(const RowSpace& space, const Operand& operand, std::int64_t row) {
+ONEPASS_HD inline void* row_data(const RowSpace& space, const Operand& operand, std::int64_t row) {
   return static_cast<std::byte*>(operand.data) +
          row_offset(space, operand, row) * static_cast<std::int64_t>(size_of(operand.dtype));
 }
@@ -58,11 +59,11 @@ struct Logits {
   std::int64_t queries = 1;  // extent of the last row dimension
 
   // What a row then need not look at.
-  bool plain() const {  // z = x
+  ONEPASS_HD bool plain() const {  // z = x
     return scale == 1 && temperature == 1 && softcap == 0 && !scale_rows && !temperature_rows &&
            !additive && !boolean;
   }
-  bool whole_rows() const {  // every column is live
+  ONEPASS_HD bool whole_rows() const {  // every column is live
     return !lengths && !causal && window_left < 0 && window_right < 0;
   }
 };
@@ -94,7 +95,7 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-inline Columns live_columns(const RowSpace& space, const Logits& logits, std::int64_t row) {
+ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logits, std::int64_t row) {
   constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
   std::int64_t begin = 0;
   std::int64_t end = space.cols;
@@ -111,13 +112,13 @@ inline Columns live_columns(const RowSpace& space, const Logits& logits, std::in
 }
 
 // d(z)/d(x) without the softcap, the factor between x and z: scale / temperature.
-inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
+ONEPASS_HD inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
   return logits.scale_rows
              ? read<double>(row_data(space, logits.scale_rows, row), logits.scale_rows.dtype, 0)
              : logits.scale;
 }
 
-inline double row_temperature(const RowSpace& space, const Logits& logits, std::int64_t row) {
+ONEPASS_HD inline double row_temperature(const RowSpace& space, const Logits& logits, std::int64_t row) {
   return logits.temperature_rows ? read<double>(row_data(space, logits.temperature_rows, row),
                                                 logits.temperature_rows.dtype, 0)
                                  : logits.temperature;

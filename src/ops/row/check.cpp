@@ -316,6 +316,11 @@ Problem describe(const RowArgs& args) {
   p.unit_rows = !p.unit_stride && side_by_side(in) && (!full_out || side_by_side(args.out)) &&
                 args.space.extent[last] > 1;
   p.even_rows = args.space.rank <= 1;
+  p.aligned_rows = reinterpret_cast<std::uintptr_t>(in.data) % 16 == 0;
+  for (int i = 0; i < args.space.rank; ++i) {
+    const auto step = in.row_strides[i] * static_cast<std::int64_t>(size_of(in.dtype));
+    p.aligned_rows = p.aligned_rows && (args.space.extent[i] == 1 || step % 16 == 0);
+  }
   p.plain = z.plain();
   p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);

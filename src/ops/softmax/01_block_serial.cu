@@ -18,7 +18,7 @@ __global__ void kernel(Rows<T> a) {
   extern __shared__ State<float> slots[];  // one a thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const State<float> mine = fold_slice(a.in(row), a.cols);
-    const State<float> all = serial_fold(slots, mine, Merge());
+    const State<float> all = serial_fold(slots, mine, Merge<float>());
     finish_slice(all, a.in(row), a.out(row), a.cols);
   }
 }

@@ -36,14 +36,10 @@ template <class T>
 void one_row(const RowArgs& args, std::int64_t row) {
   const Columns live = live_columns(args.space, args.logits, row);
   State<T> state = identity<T>();
-  bool nan = false;
   for (std::int64_t c = live.begin; c < live.end; ++c) {
-    const T z = logit<T>(args, row, c);
-    nan = nan || std::isnan(z);
-    state = merge(state, leaf(z));
+    state = merge(state, leaf(logit<T>(args, row, c)));
   }
-  // A +inf makes d NaN; the lse is +inf all the same, unless there is a true NaN.
-  const T lse = state.m == -minus_infinity<T>() && !nan ? state.m : onepass::logsumexp(state);
+  const T lse = onepass::logsumexp(state);
   const auto put = [&](const Operand& operand, std::int64_t c, T value) {
     onepass::write(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride,
                    value);

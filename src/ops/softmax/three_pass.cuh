@@ -21,7 +21,7 @@ __device__ inline void three_passes(PackedRow<T> row, Fold fold) {
     widen({row.load(i)}, v);
     m = fmaxf(m, largest_of(v));
   }
-  m = fold(m, Largest());
+  m = fold(m, Largest<float>());
 
   const float s = shift(m);
   float d = 0;
@@ -33,7 +33,7 @@ __device__ inline void three_passes(PackedRow<T> row, Fold fold) {
     }
     if constexpr (kStored) row.store(i, v, 1);
   }
-  const State<float> all = {m, fold(d, Add())};
+  const State<float> all = {m, fold(d, Add<float>())};
 
   const float scale = factor(all, all.m);
   for (std::int64_t i = threadIdx.x; i < packs; i += blockDim.x) {

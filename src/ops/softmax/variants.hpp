@@ -25,4 +25,9 @@ Status two_pass_vector(const RowArgs& args, const Plan& plan);
 Status split_k(const RowArgs& args, const Plan& plan);
 Status split_k_single(const RowArgs& args, const Plan& plan);
 
+// What ships on the GPU.
+Status gpu_group(const RowArgs& args, const Plan& plan);
+Status gpu_block(const RowArgs& args, const Plan& plan);  // gpu_cluster is the same with split > 1
+Status gpu_grid(const RowArgs& args, const Plan& plan);
+
 }  // namespace onepass::ops::softmax
