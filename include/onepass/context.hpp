@@ -22,8 +22,8 @@ class Context {
 
   // On the GPU that is current in the calling thread, in the order of a stream: a cudaStream_t, or
   // null for the default one. An op then returns as soon as its work is queued; tensors, those of
-  // the options included, lie in memory that the GPU can reach. So far there is softmax, and no
-  // variant is chosen by itself: name one in the options.
+  // the options included, lie in memory that the GPU can reach. So far there are softmax,
+  // log_softmax and logsumexp; the other ops answer `unsupported`.
   static Context cuda(void* stream = nullptr) {
     Context context(Device::cuda);
     context.stream_ = stream;

@@ -1,4 +1,4 @@
-// softmax/07_register_shared_medium: 32 KB of a row in shared memory, the rest in registers.
+// softmax/07_register_shared_medium: up to 32 KB of a row in shared memory, the rest in registers.
 //
 // Idea    rows four times as long on chip; small blocks for short rows, so that several fit an SM.
 // Versus  06_register_packed: packs are held as they came, not as floats, and part of them in shared

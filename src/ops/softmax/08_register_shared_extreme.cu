@@ -1,7 +1,7 @@
 // softmax/08_register_shared_extreme: registers, and all the shared memory that a block may have.
 //
-// Idea    the longest row that one block can hold. One block fills an SM, so nothing overlaps: it
-//         loads, then computes, then stores.
+// Idea    the longest row that one block can hold. With rows that long one block fills an SM, and
+//         nothing overlaps: it loads, then computes, then stores.
 // Versus  07_register_shared_medium: registers first, and shared memory to the limit.
 // Bytes   x once, y once.
 // Limits  as many columns as 128 KB of registers and the block's shared memory hold (an H200: 90,621
