@@ -116,13 +116,14 @@ std::string_view best_on_gpu(const Problem& p, const Machine& m, Reasons* reason
         " rows fill ", m.gpu.processors, " processors and a block holds its piece");
     return "gpu_cluster";
   }
-  say(reasons, "gpu_grid: ", n, " packs a row are more than a block or a cluster holds");
+  say(reasons, "gpu_grid: ", n, " packs a row, ", p.rows,
+      " rows: more than a block or a cluster takes");
   return "gpu_grid";
 }
 
 Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
   const bool forward = p.op == Op::softmax || p.op == Op::log_softmax || p.op == Op::logsumexp;
-  if (!forward || !gpu_rows::refuse_no_gpu(p, m).empty()) {
+  if (!forward) {
     say(reasons, "no variant of ", name(p.op), " ships for a GPU yet");
     return {};
   }

@@ -155,12 +155,8 @@ inline Plan grid(const Problem& p, const Machine& m) {
 
 // ---- what each can run ------------------------------------------------------------------------------
 
-inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (p.rows * kMostCluster > std::numeric_limits<std::int32_t>::max()) {
-    return "it counts blocks with 31 bits";
-  }
-  return {};
+inline std::string refuse_no_gpu(const Problem&, const Machine& m) {
+  return m.device() == Device::cuda ? "" : "it runs on a GPU";
 }
 
 inline std::string refuse_beyond(std::int64_t most, const Problem& p, const Machine& m) {
@@ -173,12 +169,23 @@ inline std::string refuse_beyond(std::int64_t most, const Problem& p, const Mach
 inline std::string refuse_group(const Problem& p, const Machine& m) {
   return refuse_beyond(most_group_packs(p), p, m);
 }
-inline std::string refuse_block(const Problem& p, const Machine& m) {
-  return refuse_beyond(most_block_packs(p), p, m);
+
+// A block or a cluster has one row, and a launch counts its blocks with 31 bits.
+inline std::string refuse_many_rows(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / kMostCluster;
+  return p.rows <= most ? "" : "it takes at most " + std::to_string(most) + " rows";
 }
+
+inline std::string refuse_block(const Problem& p, const Machine& m) {
+  const std::string refusal = refuse_many_rows(p, m);
+  return refusal.empty() ? refuse_beyond(most_block_packs(p), p, m) : refusal;
+}
+
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";
-  return refuse_beyond(most_cluster(m) * most_block_packs(p), p, m);
+  const std::string refusal = refuse_many_rows(p, m);
+  return refusal.empty() ? refuse_beyond(most_cluster(m) * most_block_packs(p), p, m) : refusal;
 }
 
 }  // namespace onepass::gpu_rows

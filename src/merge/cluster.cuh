@@ -50,8 +50,7 @@ class ClusterFold {
 
   // Nobody may write to a block that has not begun: the arrival is here, the wait before the first
   // write, and the loads of a row lie between.
-  __device__ explicit ClusterFold(Scratch& scratch)
-      : scratch_(scratch), size_(cluster_size()) {
+  __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch), size_(cluster_size()) {
     if (size_ > 1) cluster_arrive();
   }
 

@@ -72,8 +72,8 @@ Status run(const Context& context, RowArgs& args, std::string_view variant, Plan
   if (!variant.empty()) {
     if (Status status = plan_variant(variant, problem, machine, plan); !status.ok()) return status;
   } else if (plan = choose(problem, machine); plan.variant.empty()) {
-    return {Code::unsupported, "context: no variant of " + std::string(name(args.op)) +
-                                   " ships for a GPU yet"};
+    return {Code::unsupported,
+            "context: no variant of " + std::string(name(args.op)) + " ships for a GPU yet"};
   }
   if (plan_out != nullptr) *plan_out = plan;
   const bool writes_rows = traffic(args.op).writes > 0;

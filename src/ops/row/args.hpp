@@ -32,7 +32,8 @@ struct Operand {
 };
 
 // Element offset of column 0 of a row.
-ONEPASS_HD inline std::int64_t row_offset(const RowSpace& space, const Operand& operand, std::int64_t row) {
+ONEPASS_HD inline std::int64_t row_offset(const RowSpace& space, const Operand& operand,
+                                          std::int64_t row) {
   std::int64_t offset = 0;
   for (int i = space.rank - 1; i > 0; --i) {
     offset += (row % space.extent[i]) * operand.row_strides[i];
@@ -95,7 +96,8 @@ struct Columns {
   std::int64_t begin, end;
 };
 
-ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logits, std::int64_t row) {
+ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logits,
+                                       std::int64_t row) {
   constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
   std::int64_t begin = 0;
   std::int64_t end = space.cols;
@@ -118,7 +120,8 @@ ONEPASS_HD inline double row_scale(const RowSpace& space, const Logits& logits, 
              : logits.scale;
 }
 
-ONEPASS_HD inline double row_temperature(const RowSpace& space, const Logits& logits, std::int64_t row) {
+ONEPASS_HD inline double row_temperature(const RowSpace& space, const Logits& logits,
+                                         std::int64_t row) {
   return logits.temperature_rows ? read<double>(row_data(space, logits.temperature_rows, row),
                                                 logits.temperature_rows.dtype, 0)
                                  : logits.temperature;

@@ -113,9 +113,8 @@ inline constexpr std::int64_t kMediumCols = 32768;
 inline constexpr std::int64_t kMediumShared = 32 << 10;
 
 inline Plan register_shared_medium(const Problem& p, const Machine&) {
-  // Eight packs a thread, two of them in shared memory: few threads, so that the registers of an SM
-  // are enough for several blocks (4096×8192 f32 with four packs a thread: 147 µs, one block an SM).
-  const int threads = whole_warps(ceil_div(most_packs(p.cols, p.in), kHeldPacks), 1024);
+  // Four packs a thread, two of them in shared memory; of longer rows more, in registers.
+  const int threads = whole_warps(ceil_div(most_packs(p.cols, p.in), 4), 1024);
   return on_chip(p, threads, std::min<std::int64_t>(2 * threads, kMediumShared / kPackBytes));
 }
 
