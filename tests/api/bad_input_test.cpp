@@ -465,7 +465,7 @@ TEST(BadInputTest, WindowThatIsNoDistance) {
 TEST(BadInputTest, TemperatureThatIsNotAPositiveNumber) {
   for (const auto& [value, text] : {std::pair{kNan, "nan"}, std::pair{0.0, "0"},
                                     std::pair{-1.5, "-1.5"}, std::pair{kInf, "inf"}}) {
-    for_each_op([&](Call& call) {
+    for_each_op([&, value = value, text = text](Call& call) {
       call.temperature = value;
       call.refused({"temperature", text});
       const float each[] = {1, static_cast<float>(value), 1};
@@ -478,7 +478,7 @@ TEST(BadInputTest, TemperatureThatIsNotAPositiveNumber) {
 TEST(BadInputTest, ScaleThatIsNotFinite) {
   for (const auto& [value, text] :
        {std::pair{kNan, "nan"}, std::pair{kInf, "inf"}, std::pair{-kInf, "-inf"}}) {
-    for_each_op([&](Call& call) {
+    for_each_op([&, value = value, text = text](Call& call) {
       call.scale = value;
       call.refused({"scale", text});
       const double each[] = {1, 1, value};
@@ -506,7 +506,7 @@ TEST(BadInputTest, PerRowTensorsThatDoNotFit) {
 TEST(BadInputTest, SoftcapThatIsNotZeroOrPositive) {
   for (const auto& [value, text] :
        {std::pair{kNan, "nan"}, std::pair{-2.5, "-2.5"}, std::pair{kInf, "inf"}}) {
-    for_each_op([&](Call& call) {
+    for_each_op([&, value = value, text = text](Call& call) {
       call.softcap = value;
       call.x = call.in;
       call.refused({"softcap", text});

@@ -86,7 +86,7 @@ class ProgramTest : public testing::Test {
       const char* asan = std::getenv("ASAN_OPTIONS");
       const std::string options = (asan == nullptr ? "" : asan + std::string(":"));
       ::setenv("ASAN_OPTIONS", (options + "allocator_may_return_null=1").c_str(), 1);
-      for (std::string variable : environment) {
+      for (const std::string& variable : environment) {
         const std::size_t equals = variable.find('=');
         ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
       }
