@@ -88,7 +88,9 @@ RC_GTEST_PROP(GeometryTest, TheChoiceRunsAndHoldsItsRow, ()) {
   const std::int64_t packs = gpu_rows::packs(p);
   if (plan.variant == "gpu_group") {
     RC_ASSERT(std::int64_t{plan.row_threads} * plan.packs >= packs);
-    RC_ASSERT(plan.blocks * (plan.threads / plan.row_threads) >= p.rows);
+    const bool most =
+        plan.blocks == std::numeric_limits<std::int32_t>::max();  // each takes several
+    RC_ASSERT(most || plan.blocks * (plan.threads / plan.row_threads) >= p.rows);
     RC_ASSERT(plan.threads % plan.row_threads == 0);
   } else if (plan.variant == "gpu_grid") {
     RC_ASSERT(plan.blocks % plan.split == 0);
