@@ -76,6 +76,7 @@ gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninit
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 
 gpu-bench: program ## the walk and its counters into results/MACHINE (then: make walk)
+	@test -n "$(MACHINE)" || { echo "gpu-bench: name the machine, as in MACHINE=h200" >&2; exit 2; }
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \

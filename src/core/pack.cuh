@@ -27,6 +27,12 @@ __device__ inline void widen(const Pack<T> (&packs)[N], Value (&values)[N * Pack
   }
 }
 
+// Elements that an address lies past the beginning of a pack.
+template <class T>
+__device__ inline int past_boundary(const void* p) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % Pack<T>::kLanes);
+}
+
 // One row of x and of y.
 template <class T>
 class PackedRow {
@@ -34,11 +40,11 @@ class PackedRow {
   static constexpr int kLanes = Pack<T>::kLanes;
 
   __device__ PackedRow(const T* x, T* y, std::int64_t cols)
-      : skew_(past_boundary(x)),
+      : skew_(past_boundary<T>(x)),
         x_(x - skew_),
         y_(y - skew_),
         end_(skew_ + cols),
-        same_skew_(past_boundary(y) == skew_) {}
+        same_skew_(past_boundary<T>(y) == skew_) {}
 
   __device__ std::int64_t packs() const { return (end_ + kLanes - 1) / kLanes; }
 
@@ -82,10 +88,6 @@ class PackedRow {
       set_element(pack.word, k, inside(c) ? from[c] : narrow<T>(minus_infinity<float>()));
     }
     return pack;
-  }
-
-  __device__ static int past_boundary(const void* p) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % kLanes);
   }
 
   __device__ bool inside(std::int64_t c) const { return c >= skew_ && c < end_; }

@@ -9,22 +9,17 @@
 #include "core/problem.hpp"
 #include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
-#include "ops/row/layout.hpp"
+#include "ops/row/packs.hpp"
 
 namespace onepass::gpu_rows {
 
-inline constexpr int kWarp = 32;
-inline constexpr int kPackBytes = 16;
 inline constexpr int kGroupThreads = 256;  // a block of groups
 inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
 
-constexpr int lanes(DType dtype) { return kPackBytes / static_cast<int>(size_of(dtype)); }
-
-// Most packs of 16 bytes that a row touches: one more where rows begin between two.
+// Elements that lie apart are counted as if the row began with a pack.
 constexpr std::int64_t packs(const Problem& p) {
-  if (p.cols == 0) return 0;
-  return ceil_div(p.cols + (p.aligned_rows || !p.unit_stride ? 0 : lanes(p.in) - 1), lanes(p.in));
+  return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
 }
 
 // The usual pairs of dtypes without options have kernels of their own.
@@ -68,7 +63,7 @@ inline Plan group(const Problem& p, const Machine& m) {
   for (const int held : held_sizes(p)) {
     const int group_lanes = power_of_two_from(ceil_div(n, held));
     const std::int64_t cost = std::int64_t{group_lanes} * held;
-    const bool enough = held * lanes(p.in) <= 16;
+    const bool enough = held * pack_lanes(p.in) <= 16;
     if (group_lanes > kWarp || cost > least || (cost == least && !enough)) continue;
     least = cost;
     plan.packs = held;
@@ -78,7 +73,7 @@ inline Plan group(const Problem& p, const Machine& m) {
   plan.threads = kGroupThreads;
   const auto count = [&] { return ceil_div(p.rows * plan.row_threads, plan.threads); };
   while (plan.threads > kWarp && count() < m.gpu.processors) plan.threads /= 2;
-  plan.blocks = std::clamp<std::int64_t>(count(), 1, std::numeric_limits<std::int32_t>::max());
+  plan.blocks = blocks_for(count());
   return plan;
 }
 
@@ -86,8 +81,7 @@ inline Plan group(const Problem& p, const Machine& m) {
 inline Plan blocks(const Problem& p, int split, int held) {
   const std::int64_t piece = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
   Plan plan{.split = split, .resident = true, .packs = held, .general = is_general(p)};
-  plan.threads = static_cast<int>(
-      std::clamp<std::int64_t>(round_up(ceil_div(piece, held), kWarp), kWarp, kBlockThreads));
+  plan.threads = whole_warps(ceil_div(piece, held), kBlockThreads);
   plan.blocks = p.rows * split;
   return plan;
 }
@@ -173,7 +167,7 @@ inline std::string refuse_group(const Problem& p, const Machine& m) {
 // A block or a cluster has one row, and a launch counts its blocks with 31 bits.
 inline std::string refuse_many_rows(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
-  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / kMostCluster;
+  constexpr std::int64_t most = kMostBlocks / kMostCluster;
   return p.rows <= most ? "" : "it takes at most " + std::to_string(most) + " rows";
 }
 

@@ -29,6 +29,17 @@ Status machine_of(const Context& context, Machine& machine) {
   return {};
 }
 
+// What the caller calls the op's output.
+std::string_view output_name(Op op) {
+  switch (op) {
+    case Op::cross_entropy: return "loss";
+    case Op::softmax_backward:
+    case Op::log_softmax_backward:
+    case Op::cross_entropy_backward: return "dx";
+    default: return "y";
+  }
+}
+
 // What a kernel could only answer with a fault that no later call survives.
 Status check_gpu_memory(const RowArgs& args) {
   const Logits& z = args.logits;
@@ -41,7 +52,7 @@ Status check_gpu_memory(const RowArgs& args) {
       {"mask.lengths", &z.lengths},
       {"y", &args.y},
       {"dy", &args.dy},
-      {"out", &args.out},
+      {output_name(args.op), &args.out},
       {"lse", &args.lse},
       {"target", &args.target},
       {"dloss", &args.dloss}};

@@ -168,6 +168,7 @@ Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
   int device = 0;
   cudaGetDevice(&device);
   static std::mutex mutex;
+  // Never destroyed: at exit the driver may be gone before it.
   static std::map<std::pair<int, void*>, Buffer>& kept =
       *new std::map<std::pair<int, void*>, Buffer>;
   const std::lock_guard lock(mutex);

@@ -38,6 +38,30 @@ TEST(DeviceTest, RowsAtOneStride) {
   EXPECT_FALSE(even("softmax 2x3x5 f32 axis=1"));
 }
 
+// A kernel that believes in a boundary that is not there would leave out the end of the row.
+TEST(DeviceTest, RowsThatBeginAtABoundary) {
+  const auto aligned = [](const char* text) {
+    Case c;
+    EXPECT_TRUE(parse_case(text, c).ok());
+    Call call;
+    EXPECT_TRUE(call.make(c).ok());
+    RowArgs args;
+    EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
+    EXPECT_EQ(describe(args).aligned_rows, problem_of(c).aligned_rows) << text;
+    return describe(args).aligned_rows;
+  };
+  EXPECT_TRUE(aligned("softmax 5x8 f32"));
+  EXPECT_TRUE(aligned("softmax 1x7 f32"));
+  EXPECT_TRUE(aligned("softmax 3x8 f16 offset=8"));
+  EXPECT_TRUE(aligned("softmax 3x5 f32 pad=3"));
+  EXPECT_TRUE(aligned("softmax 2x3x4 f32"));
+  EXPECT_FALSE(aligned("softmax 5x7 f32"));
+  EXPECT_FALSE(aligned("softmax 5x12 f16"));
+  EXPECT_FALSE(aligned("softmax 5x8 f32 offset=1"));
+  EXPECT_FALSE(aligned("softmax 1x8 bf16 offset=4"));
+  EXPECT_FALSE(aligned("softmax 3x8 f32 pad=1"));
+}
+
 TEST(DeviceTest, WithoutAGpuTheErrorSaysSo) {
   const Status status = gpu::available();
   if (status.ok()) GTEST_SKIP() << "there is a GPU";

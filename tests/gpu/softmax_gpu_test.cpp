@@ -60,6 +60,8 @@ TEST_F(SoftmaxGpuTest, HostMemoryIsRefusedByName) {
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_NE(status.message().find("x: address"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("GPU can reach"), std::string::npos) << status.message();
+  const Status output = softmax(Context::cuda(), x(), {host.data(), DType::f32, {kRows, kCols}});
+  EXPECT_NE(output.message().find("y: address"), std::string::npos) << output.message();
   expect_usable();
 }
 

@@ -124,10 +124,10 @@ TEST(GeometryTest, RowsOnChipAreHeldWhole) {
     for (const DType dtype : kTypes) {
       const auto held = [&](std::int64_t cols) {
         const Problem p = problem_of(1, cols, dtype);
-        const std::int64_t packs = geometry::most_packs(cols, dtype);
+        const std::int64_t packs = most_packs(cols, dtype);
         if (cols <= geometry::kRegisterCols) {
           const Plan plan = geometry::register_packed(p, m);
-          EXPECT_GE(plan.threads * geometry::packs_a_thread(packs), packs) << cols;
+          EXPECT_GE(plan.threads * plan.packs, packs) << cols;
         }
         if (cols <= geometry::kMediumCols) {
           const Plan plan = geometry::register_shared_medium(p, m);
@@ -154,21 +154,21 @@ TEST(GeometryTest, RowsOnChipAreHeldWhole) {
 }
 
 TEST(GeometryTest, PacksOfARowThatBeginsAnywhere) {
-  EXPECT_EQ(geometry::most_packs(0, DType::f32), 0);
-  EXPECT_EQ(geometry::most_packs(1, DType::f32), 1);
-  EXPECT_EQ(geometry::most_packs(2, DType::f32), 2);  // on either side of a boundary
-  EXPECT_EQ(geometry::most_packs(4, DType::f32), 2);
-  EXPECT_EQ(geometry::most_packs(5, DType::f32), 2);
-  EXPECT_EQ(geometry::most_packs(8, DType::f16), 2);
-  EXPECT_EQ(geometry::most_packs(4096, DType::bf16), 513);
+  EXPECT_EQ(most_packs(0, DType::f32), 0);
+  EXPECT_EQ(most_packs(1, DType::f32), 1);
+  EXPECT_EQ(most_packs(2, DType::f32), 2);  // on either side of a boundary
+  EXPECT_EQ(most_packs(4, DType::f32), 2);
+  EXPECT_EQ(most_packs(5, DType::f32), 2);
+  EXPECT_EQ(most_packs(8, DType::f16), 2);
+  EXPECT_EQ(most_packs(4096, DType::bf16), 513);
   for (const DType dtype : kTypes) {
-    const std::int64_t lanes = geometry::lanes(dtype);
+    const std::int64_t lanes = pack_lanes(dtype);
     for (std::int64_t cols = 1; cols < 100; ++cols) {
       std::int64_t most = 0;
       for (std::int64_t skew = 0; skew < lanes; ++skew) {
         most = std::max(most, (skew + cols + lanes - 1) / lanes);
       }
-      EXPECT_EQ(geometry::most_packs(cols, dtype), most) << cols;
+      EXPECT_EQ(most_packs(cols, dtype), most) << cols;
     }
   }
 }

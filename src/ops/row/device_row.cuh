@@ -35,7 +35,7 @@ class PackReader {
   __device__ PackReader(const void* row, std::int64_t stride, Reach reach, std::int64_t cols,
                         Columns live)
       : stride_(stride),
-        skew_(stride == 1 ? past_boundary(row) : 0),
+        skew_(stride == 1 ? past_boundary<Stored>(row) : 0),
         first_(static_cast<const Stored*>(row) - skew_),
         packs_(static_cast<int>((skew_ + cols + kLanes - 1) / kLanes)),
         begin_(skew_ + live.begin),
@@ -79,10 +79,6 @@ class PackReader {
   }
 
  private:
-  __device__ static int past_boundary(const void* p) {
-    return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(Stored) % kLanes);
-  }
-
   std::int64_t stride_;
   int skew_;
   const Stored* first_;

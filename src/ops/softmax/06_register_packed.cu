@@ -9,7 +9,6 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/geometry.hpp"
 #include "ops/softmax/variants.hpp"
 #include "ops/softmax/walk.cuh"
 
@@ -42,8 +41,7 @@ __global__ void kernel(Rows<T> a) {
 
 Status register_packed(const RowArgs& args, const Plan& plan) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    const std::int64_t packs = geometry::most_packs(rows.cols, args.logits.x.dtype);
-    switch (geometry::packs_a_thread(packs)) {
+    switch (plan.packs) {
       case 1: return launch(kernel<T, 1>, plan, args, rows);
       case 2: return launch(kernel<T, 2>, plan, args, rows);
       case 4: return launch(kernel<T, 4>, plan, args, rows);

@@ -27,7 +27,7 @@ __global__ __launch_bounds__(1024) void kernel(Rows<T> a, int staged) {
 }  // namespace
 
 Status register_shared_medium(const RowArgs& args, const Plan& plan) {
-  const auto staged = static_cast<int>(plan.shared_bytes / geometry::kPackBytes);
+  const auto staged = static_cast<int>(plan.shared_bytes / kPackBytes);
   return with_rows(
       args, [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows, staged); });
 }

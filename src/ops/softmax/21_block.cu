@@ -9,6 +9,7 @@
 //         option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
+#include "dispatch/gpu_rows.hpp"
 #include "merge/cluster.cuh"
 #include "ops/softmax/forward.cuh"
 #include "ops/softmax/ship.cuh"
@@ -16,6 +17,8 @@
 
 namespace onepass::ops::softmax {
 namespace {
+
+static_assert(gpu_rows::kMostCluster == kMostCluster, "a block has a slot for each of its cluster");
 
 template <class In, class Out, int P>
 __global__ __launch_bounds__(512) void kernel(const __grid_constant__ RowArgs args, Reach reach) {

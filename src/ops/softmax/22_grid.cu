@@ -123,7 +123,7 @@ struct Kernels {
 Status gpu_grid(const RowArgs& args, const Plan& plan) {
   return with_kernel<Kernels>(args, plan, [&](auto* kernel) {
     return launch_grid(kernel, plan, args, args, reach_of(args.space, args.logits.x), plan.split,
-                       static_cast<int>(plan.shared_bytes / gpu_rows::kPackBytes));
+                       static_cast<int>(plan.shared_bytes / kPackBytes));
   });
 }
 

@@ -4,38 +4,16 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
+#include <string>
 
 #include "core/problem.hpp"
 #include "core/state.hpp"
 #include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
 #include "ops/limits.hpp"
-#include "ops/row/layout.hpp"
+#include "ops/row/packs.hpp"
 
 namespace onepass::ops::softmax::geometry {
-
-inline constexpr int kWarp = 32;
-
-// A pack is 16 bytes, the widest access a thread has. Rows are read in packs that lie at multiples
-// of 16 in memory, so a row that begins between two of them touches one more.
-inline constexpr int kPackBytes = 16;
-
-constexpr int lanes(DType dtype) { return kPackBytes / static_cast<int>(size_of(dtype)); }
-
-constexpr std::int64_t most_packs(std::int64_t cols, DType dtype) {
-  return cols == 0 ? 0 : ceil_div(cols + lanes(dtype) - 1, lanes(dtype));
-}
-
-// Whole warps, as many as `wanted` threads need, up to `most`.
-constexpr int whole_warps(std::int64_t wanted, int most) {
-  return static_cast<int>(std::clamp<std::int64_t>(round_up(wanted, kWarp), kWarp, most));
-}
-
-// One block an item; a block that finds more items than there may be blocks takes several.
-constexpr std::int64_t blocks_for(std::int64_t items) {
-  return std::clamp<std::int64_t>(items, 1, std::numeric_limits<std::int32_t>::max());
-}
 
 constexpr Plan block_a_row(const Problem& p, int threads, std::size_t shared = 0) {
   return {.threads = threads, .blocks = blocks_for(p.rows), .shared_bytes = shared};
@@ -77,7 +55,7 @@ inline Plan packs(const Problem& p, const Machine&) {
 inline constexpr int kInFlight = 4;
 
 inline Plan two_pass_vector(const Problem& p, const Machine&) {
-  return block_a_row(p, whole_warps(ceil_div(p.cols, lanes(p.in) * kInFlight), 1024));
+  return block_a_row(p, whole_warps(ceil_div(p.cols, pack_lanes(p.in) * kInFlight), 1024));
 }
 
 // ---- rows on chip -----------------------------------------------------------------------------
@@ -94,7 +72,9 @@ constexpr int packs_a_thread(std::int64_t packs) {
 
 inline Plan register_packed(const Problem& p, const Machine&) {
   const std::int64_t packs = most_packs(p.cols, p.in);
-  Plan plan = block_a_row(p, whole_warps(ceil_div(packs, packs_a_thread(packs)), 1024));
+  const int each = packs_a_thread(packs);
+  Plan plan = block_a_row(p, whole_warps(ceil_div(packs, each), 1024));
+  plan.packs = each;
   plan.resident = true;
   return plan;
 }
@@ -131,7 +111,7 @@ inline Plan register_shared_extreme(const Problem& p, const Machine&) {
 // The longest row that one block can hold, wherever it begins.
 constexpr std::int64_t extreme_cols(DType dtype, const Machine& m) {
   const std::int64_t packs = 1024 * kHeldPacks + (m.gpu.block_shared - kMergeShared) / kPackBytes;
-  return packs * lanes(dtype) - (lanes(dtype) - 1);
+  return packs * pack_lanes(dtype) - (pack_lanes(dtype) - 1);
 }
 
 // ---- rows over blocks -------------------------------------------------------------------------
