@@ -18,6 +18,18 @@ ONEPASS_HD inline float exponential(float x) {
 #endif
 }
 
+// exp(x) · 2^k in the same instruction; k costs the digits of its own size, so this is for results of
+// 16 bits.
+ONEPASS_HD inline float exponential(float x, float k) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, 1.44269504088896341F, k)));
+  return y;
+#else
+  return std::exp(x) * std::exp2(k);
+#endif
+}
+
 ONEPASS_HD inline double exponential(double x) { return std::exp(x); }
 
 }  // namespace onepass

@@ -76,4 +76,18 @@ __device__ inline void set_element(unsigned (&words)[Words], int k, Stored value
   }
 }
 
+// The larger of each pair of neighbours, NaN where one is; of 16-bit elements two pairs at once.
+template <class Stored>
+__device__ inline unsigned larger_word(unsigned a, unsigned b) {
+  unsigned result;
+  if constexpr (std::is_same_v<Stored, F16>) {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (std::is_same_v<Stored, BF16>) {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("max.NaN.f32 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+}
+
 }  // namespace onepass

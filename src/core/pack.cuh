@@ -27,6 +27,21 @@ __device__ inline void widen(const Pack<T> (&packs)[N], Value (&values)[N * Pack
   }
 }
 
+// The largest element of a few packs, NaN if one is.
+template <class T, int N>
+__device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
+  unsigned word[2] = {packs[0].word[0], packs[0].word[1]};  // two chains
+#pragma unroll
+  for (int i = 2; i < N * Pack<T>::kWords; ++i) {
+    word[i % 2] = larger_word<T>(word[i % 2], packs[i / Pack<T>::kWords].word[i % Pack<T>::kWords]);
+  }
+  const unsigned m[1] = {larger_word<T>(word[0], word[1])};
+  if constexpr (sizeof(T) == 4) return element<T>(m, 0);
+  const unsigned low = __float_as_uint(widen(element<T>(m, 0)));
+  const unsigned high = __float_as_uint(widen(element<T>(m, sizeof(T) == 2 ? 1 : 0)));
+  return __uint_as_float(larger_word<float>(low, high));
+}
+
 // Elements that an address lies past the beginning of a pack.
 template <class T>
 __device__ inline int past_boundary(const void* p) {

@@ -60,10 +60,13 @@ struct Problem {
   bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
   bool aligned_rows = false;  // every row of the input begins at a multiple of 16 bytes
   bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
-  bool plain = true;          // z = x: no scale, temperature, softcap or tensor mask
-  bool whole_rows = true;     // no length, causal or window mask
+  bool mixed_inputs = false;  // the inputs of a backward differ in dtype
+  bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
+  bool whole_rows = true;  // no length, causal or window mask
   bool wants_lse = false;
+  bool reduced = false;  // the losses of all rows become one, or their gradient comes from one
   bool in_place = false;
+  bool batch_invariant = false;  // the plan of a row depends on its columns alone
 
   bool operator==(const Problem&) const = default;
 };
@@ -88,6 +91,12 @@ constexpr Traffic traffic(Op op) {
     case Op::log_softmax_backward: return {2, 1};
   }
   return {1, 1};
+}
+
+// Of a GPU's workspace: a reduced loss needs each row's, its gradient a factor.
+constexpr std::size_t loss_scratch_bytes(const Problem& p) {
+  if (!p.reduced) return 0;
+  return sizeof(double) * (p.op == Op::cross_entropy ? static_cast<std::size_t>(p.rows) : 1);
 }
 
 // The least an op can move: each input element read once, each output element written once.

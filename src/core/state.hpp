@@ -29,11 +29,6 @@ ONEPASS_HD constexpr State<T> identity() {
   return {minus_infinity<T>(), T(0)};
 }
 
-template <class T>
-ONEPASS_HD constexpr State<T> leaf(T x) {
-  return {x, T(1)};
-}
-
 // What is subtracted where m is the maximum. From −inf nothing can be (−inf − −inf is NaN), and
 // nothing need be: all there is is empty.
 template <class T>
@@ -41,16 +36,16 @@ ONEPASS_HD constexpr T shift(T m) {
   return m == minus_infinity<T>() ? T(0) : m;
 }
 
-// The exponentials by which two states shrink when they are brought to their common maximum.
+// The set of one logit: d is 1, but 0 for −inf, which is as good as nothing, and NaN for +inf.
 template <class T>
-struct Rescale {
-  T high, low;
-};
+ONEPASS_HD inline State<T> leaf(T x) {
+  return {x, exponential(x - shift(x))};
+}
 
+// The exponential by which a state shrinks when it is brought to a larger maximum.
 template <class T>
-ONEPASS_HD inline Rescale<T> rescale(T high, T low) {
-  const T s = shift(high);
-  return {exponential(high - s), exponential(low - s)};
+ONEPASS_HD inline T rescale(T high, T low) {
+  return exponential(low - shift(high));
 }
 
 // The larger maximum first, so that a compiler that fuses the product and the sum cannot tell the
@@ -60,8 +55,7 @@ ONEPASS_HD inline State<T> merge(State<T> a, State<T> b) {
   const bool ordered = a.m > b.m || a.m != a.m;
   const State<T> high = ordered ? a : b;
   const State<T> low = ordered ? b : a;
-  const Rescale<T> by = rescale(high.m, low.m);
-  return {high.m, high.d * by.high + low.d * by.low};
+  return {high.m, high.d + low.d * rescale(high.m, low.m)};
 }
 
 // exp(x) / Σ exp. The guard asks d == 0, not d > 0, so that a NaN stays a NaN.
@@ -94,7 +88,8 @@ struct Weighted {
 
 template <class T, class Payload>
 ONEPASS_HD inline Weighted<T, Payload> leaf(T x, Payload value) {
-  return {leaf(x), value};
+  const State<T> state = leaf(x);
+  return {state, value * state.d};
 }
 
 template <class T, class Payload>
@@ -103,9 +98,8 @@ ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
   const bool ordered = a.state.m > b.state.m;
   const Weighted<T, Payload>& high = ordered ? a : b;
   const Weighted<T, Payload>& low = ordered ? b : a;
-  const Rescale<T> by = rescale(high.state.m, low.state.m);
-  return {{high.state.m, high.state.d * by.high + low.state.d * by.low},
-          high.sum * by.high + low.sum * by.low};
+  const T by = rescale(high.state.m, low.state.m);
+  return {{high.state.m, high.state.d + low.state.d * by}, high.sum + low.sum * by};
 }
 
 // The weighted mean Σ softmax(x)·v; zero for the empty set.

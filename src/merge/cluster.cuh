@@ -1,9 +1,11 @@
 // The merge across a thread-block cluster: blocks that run together and reach each other's shared
-// memory. Each leaves its value in everybody's slots, all meet once, and each folds its own slots.
-// Where there are no clusters (before sm_90) a cluster is one block.
+// memory. Every warp leaves its value in a slot of every block, all meet once, and every warp folds the
+// slots of its own block. Where there are no clusters (before sm_90) a cluster is one block.
 #pragma once
 
 #include <cooperative_groups.h>
+
+#include <cstdint>
 
 #include "merge/block.cuh"
 
@@ -19,6 +21,11 @@ __device__ inline int cluster_rank() {
 __device__ inline int cluster_size() {
   return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
 }
+__device__ inline std::int64_t cluster_index() {
+  unsigned index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
 __device__ inline void cluster_arrive() { cooperative_groups::this_cluster().barrier_arrive(); }
 __device__ inline void cluster_wait() { cooperative_groups::this_cluster().barrier_wait(); }
 template <class Value>
@@ -30,6 +37,7 @@ __device__ inline Value* in_block(Value* mine, int rank) {
 
 __device__ inline int cluster_rank() { return 0; }
 __device__ inline int cluster_size() { return 1; }
+__device__ inline std::int64_t cluster_index() { return blockIdx.x; }
 __device__ inline void cluster_arrive() {}
 __device__ inline void cluster_wait() {}
 template <class Value>
@@ -39,38 +47,41 @@ __device__ inline Value* in_block(Value* mine, int) {
 
 #endif
 
+// Blocks of up to 16 warps.
 template <class Join>
 class ClusterFold {
  public:
   using Value = typename Join::Value;
-  struct Scratch {
-    typename BlockFold<Join>::Scratch of_warp;
-    Value of_block[kMostCluster];
-  };
+  using Scratch = Value[kMostCluster * 16];
 
   // Nobody may write to a block that has not begun: the arrival is here, the wait before the first
   // write, and the loads of a row lie between.
-  __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch), size_(cluster_size()) {
+  __device__ explicit ClusterFold(Scratch& slots) : slots_(slots), size_(cluster_size()) {
     if (size_ > 1) cluster_arrive();
   }
 
   // Once: after it no block touches another any more, so each may end when it likes.
   __device__ Value all(Value mine, Join join = {}) const {
-    mine = BlockFold<Join>(scratch_.of_warp).all(mine, join);
-    if (size_ == 1) return mine;
-    cluster_wait();
-    if (static_cast<int>(threadIdx.x) < size_) {
-      *in_block(&scratch_.of_block[cluster_rank()], static_cast<int>(threadIdx.x)) = mine;
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    const auto warp = static_cast<int>(threadIdx.x / 32);
+    const auto warps = static_cast<int>(blockDim.x / 32);
+    mine = warp_fold(mine, join);
+    if (size_ == 1) {
+      if (lane == 0) slots_[warp] = mine;
+      __syncthreads();
+    } else {
+      cluster_wait();
+      if (lane < size_) *in_block(&slots_[cluster_rank() * warps + warp], lane) = mine;
+      cluster_arrive();
+      cluster_wait();
     }
-    cluster_arrive();
-    cluster_wait();
-    Value total = scratch_.of_block[0];
-    for (int i = 1; i < size_; ++i) total = join(total, scratch_.of_block[i]);
-    return total;
+    Value total = Join::identity();
+    for (int i = lane; i < size_ * warps; i += 32) total = join(total, slots_[i]);
+    return warp_fold(total, join);
   }
 
  private:
-  Scratch& scratch_;
+  Scratch& slots_;
   int size_;
 };
 

@@ -8,28 +8,32 @@
 
 namespace onepass {
 
-template <class T = float>
-class GridMerge {
+template <class Join>
+class GridFold {
  public:
-  // partials holds a state for each chunk of each row.
-  __device__ GridMerge(State<T>* partials, int chunks) : partials_(partials), chunks_(chunks) {}
+  using Value = typename Join::Value;
 
-  __device__ void put(std::int64_t row, int chunk, State<T> state) const {
-    partials_[row * chunks_ + chunk] = state;
+  // partials holds a value for each chunk of each row.
+  __device__ GridFold(Value* partials, int chunks) : partials_(partials), chunks_(chunks) {}
+
+  __device__ void put(std::int64_t row, int chunk, Value value) const {
+    partials_[row * chunks_ + chunk] = value;
   }
 
   // By a whole block. Every chunk's put must have been before: a launch before, or a grid's barrier.
-  __device__ State<T> all(std::int64_t row, const BlockFold<Merge<T>>& block) const {
-    State<T> mine = identity<T>();
+  __device__ Value all(std::int64_t row, const BlockFold<Join>& block) const {
+    Value mine = Join::identity();
     for (int i = static_cast<int>(threadIdx.x); i < chunks_; i += static_cast<int>(blockDim.x)) {
-      mine = merge(mine, partials_[row * chunks_ + i]);
+      mine = Join()(mine, partials_[row * chunks_ + i]);
     }
     return block.all(mine);
   }
 
  private:
-  State<T>* partials_;
+  Value* partials_;
   int chunks_;
 };
+
+using GridMerge = GridFold<Merge<float>>;
 
 }  // namespace onepass

@@ -17,7 +17,7 @@ namespace {
 template <class T>
 __global__ void fold(Rows<T> a, State<float>* partials, int chunks) {
   __shared__ BlockMerge::Scratch scratch;
-  const GridMerge<float> grid(partials, chunks);
+  const GridMerge grid(partials, chunks);
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
     const std::int64_t r = item / chunks;
     const auto index = static_cast<int>(item % chunks);
@@ -32,7 +32,7 @@ __global__ void fold(Rows<T> a, State<float>* partials, int chunks) {
 template <class T>
 __global__ void finish(Rows<T> a, State<float>* partials, int chunks) {
   __shared__ BlockMerge::Scratch scratch;
-  const GridMerge<float> grid(partials, chunks);
+  const GridMerge grid(partials, chunks);
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
     const std::int64_t r = item / chunks;
     const PackedRow<T> row = a.packed(r);

@@ -22,7 +22,7 @@ __global__ __launch_bounds__(geometry::kSplitThreads,
                                                                     State<float>* partials,
                                                                     int chunks) {
   __shared__ BlockMerge::Scratch scratch;
-  const GridMerge<float> grid(partials, chunks);
+  const GridMerge grid(partials, chunks);
   // Calls body(r, index, row, chunk) for each chunk that is this block's.
   const auto for_each_chunk = [&](auto body) {
     for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
