@@ -63,22 +63,23 @@ bench: program ## measure beside the peers (WORKLOAD=file MACHINE=name keeps res
 	  $(if $(MACHINE),--json results/$(MACHINE)/$(patsubst perf_%,%,$(basename $(notdir $(WORKLOAD)))).json)
 
 # What needs a GPU. compute-sanitizer and ncu come with the CUDA toolkit.
-gpu_verify = $(program) verify --workload
+gpu_verify = $(program) verify --device cuda --workload
 
 gpu-verify: program ## every GPU variant against the oracle, every fill on the short rows
 	$(gpu_verify) workloads/test_gpu_softmax.txt
-	$(gpu_verify) workloads/test_gpu_rows.txt
+	$(gpu_verify) workloads/test_row_ops.txt
 	$(gpu_verify) workloads/test_gpu_fills.txt --fills
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
-	for tool in memcheck racecheck initcheck synccheck; do for what in softmax rows fills; do \
+	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 
-gpu-bench: program ## the walk and its counters into results/MACHINE (then: make walk)
+gpu-bench: program ## the walk, its counters and what ships into results/MACHINE (then: make walk)
 	@test -n "$(MACHINE)" || { echo "gpu-bench: name the machine, as in MACHINE=h200" >&2; exit 2; }
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
+	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
 	  --json results/$(MACHINE)/softmax_profile.json
 

@@ -279,6 +279,7 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
     options.mask = mask();
     options.variant = variant;
     options.plan = plan;
+    options.batch_invariant = case_.batch_invariant;
     return options;
   };
   const Tensor in = view(in_);

@@ -111,6 +111,7 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
 bool set_flag(std::string_view word, Case& c) {
   if (word == "lse") return c.lse = true;
   if (word == "in_place") return c.in_place = true;
+  if (word == "batch_invariant") return c.batch_invariant = true;
   if (word == "ignore") return c.ignore = true;
   if (word == "broadcast") return c.broadcast = true;
   return false;
@@ -229,6 +230,7 @@ std::string to_string(const Case& c) {
     text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";
   }
   flag("in_place", c.in_place);
+  flag("batch_invariant", c.batch_invariant);
   add("pad", c.pad, plain.pad);
   add("step", c.step, plain.step);
   add("offset", c.offset, plain.offset);
@@ -282,10 +284,15 @@ Problem problem_of(const Case& c) {
     p.aligned_rows = p.aligned_rows && strides[i] * width % 16 == 0;
   }
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
-            !c.temperature_rows && !c.additive && !c.boolean;
+            !c.temperature_rows && !c.additive && !c.boolean && c.smoothing == 0;
+  const bool on_gpu = c.device == Device::cuda;
+  p.reduced = on_gpu && (c.op == Op::cross_entropy ? c.reduction != Reduction::none
+                                                   : c.op == Op::cross_entropy_backward &&
+                                                         c.reduction == Reduction::mean);
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
   p.wants_lse = c.lse;
   p.in_place = c.in_place;
+  p.batch_invariant = c.batch_invariant;
   return p;
 }
 

@@ -39,6 +39,7 @@ struct Case {
   Reduction reduction = Reduction::none;
 
   bool in_place = false;
+  bool batch_invariant = false;
   std::int64_t pad = 0;     // elements between the end of the last dimension and its next start
   std::int64_t step = 1;    // stride of the last dimension
   std::int64_t offset = 0;  // elements past an aligned address

@@ -18,6 +18,7 @@ void add_list(CLI::App& app, int& exit);
 void add_verify(CLI::App& app, int& exit);
 void add_bench(CLI::App& app, int& exit);
 void add_explain(CLI::App& app, int& exit);
+void add_tune(CLI::App& app, int& exit);
 void add_profile(CLI::App& app, int& exit);
 void add_apply(CLI::App& app, int& exit);  // softmax, log-softmax, logsumexp
 

@@ -9,6 +9,7 @@
 #include "cli/case.hpp"
 #include "cli/commands.hpp"
 #include "dispatch/choose.hpp"
+#include "onepass/context.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -49,6 +50,11 @@ Status explain(const Flags& flags) {
   Machine machine{};
   if (Status status = machine_named(flags.machine, c.device, c.threads, machine); !status.ok())
     return status;
+  if (flags.machine == "host" && machine.device() == Device::cuda) {
+    if (Status status = tuning_status(); !status.ok()) {
+      fmt::print(stderr, "onepass: {} (ignored)\n", status.message());
+    }
+  }
   const Problem problem = problem_of(c);
   Reasons reasons;
   Plan plan;

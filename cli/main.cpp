@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
     add_verify(app, exit);
     add_bench(app, exit);
     add_explain(app, exit);
+    add_tune(app, exit);
     add_profile(app, exit);
     add_apply(app, exit);
     app.parse(argc, argv);

@@ -12,6 +12,7 @@
 #include "cli/expect.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
@@ -100,6 +101,12 @@ class Measurement {
       calls_[i] = std::make_unique<Call>();
       const Status status = i == 0 ? calls_[0]->make(case_) : calls_[i]->make_like(*calls_[0]);
       if (!status.ok()) return status;
+    }
+    if (selection.variants == "launches") {
+      for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem_, machine_)) {
+        if (Status status = add(gpu_rows::name_of(launch), true); !status.ok()) return status;
+      }
+      return add("copy", true);
     }
     if (selection.variants != "all" && selection.variants != "auto") {
       for (const std::string& wanted : split_names(selection.variants)) {
@@ -246,13 +253,12 @@ class Measurement {
     Plan plan;
     if (Status status = plan_variant(wanted, problem_, machine_, plan); !status.ok()) return status;
     Candidate candidate{.name = wanted,
-                        .role = find_variant(case_.op, wanted)->role,
+                        .role = find_variant(case_.op, plan.variant)->role,
                         .chosen = wanted == chosen_,
                         .run = {}};
     for (const auto& call : calls_) {
-      candidate.run.emplace_back([this, plan, &call = *call] {
-        throw_unless_ok(call.run(context_of(case_), plan.variant));
-      });
+      candidate.run.emplace_back(
+          [this, wanted, &call = *call] { throw_unless_ok(call.run(context_of(case_), wanted)); });
     }
     candidates_.push_back(std::move(candidate));
     return {};

@@ -9,6 +9,7 @@
 #include "cli/call.hpp"
 #include "cli/expect.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -60,7 +61,8 @@ Verdict run_and_compare(const Case& c) {
       return {Verdict::Kind::refused, status.message(), 0, {}};
     if (!status.ok()) return failed(status.message());
     if (Status fetched = call.fetch(); !fetched.ok()) return failed(fetched.message());
-    if (!c.variant.empty() && plan.variant != c.variant) {
+    if (!c.variant.empty() &&
+        plan.variant != std::string_view(c.variant).substr(0, c.variant.find(':'))) {
       return failed(fmt::format("{} ran in place of {}", plan.variant, c.variant));
     }
     verdict.variant = plan.variant;
@@ -115,7 +117,7 @@ void expand_on_cpu(const Case& c, std::vector<Case>& out) {
   if (c.variant.empty()) out.push_back(c);  // and as the dispatcher would have it
 }
 
-// The same on the GPU, where the machine has one.
+// The same on the GPU, where the machine has one: what ships in every launch that a tuning may choose.
 void expand_on_gpu(const Case& c, std::vector<Case>& out) {
   Machine machine{};
   if (!gpu::machine(machine).ok()) {
@@ -130,6 +132,12 @@ void expand_on_gpu(const Case& c, std::vector<Case>& out) {
     each.device = Device::cuda;
     each.variant = v.name;
     out.push_back(each);
+    if (v.role != Role::ship || !c.variant.empty()) continue;
+    for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem, machine)) {
+      if (gpu_rows::variant_of(launch) != v.name) continue;
+      each.variant = gpu_rows::name_of(launch);
+      out.push_back(each);
+    }
   }
 }
 

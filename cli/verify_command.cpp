@@ -19,6 +19,7 @@ struct Flags {
   std::vector<std::string> words;
   std::string workload;
   std::string variant;
+  std::string device;
   std::string json;
   bool all_fills = false;
 };
@@ -135,6 +136,14 @@ int run(const Flags& flags) {
   if (!flags.variant.empty()) {
     for (Case& c : given) c.variant = flags.variant;
   }
+  if (flags.device == "cuda") {  // a CPU's instruction sets and threads say nothing there
+    std::erase_if(given,
+                  [](const Case& c) { return !c.isa.empty() || c.variant.starts_with("cpu_"); });
+    for (Case& c : given) {
+      c.device = Device::cuda;
+      c.threads = 0;
+    }
+  }
   const bool quick = flags.words.size() < 2 && flags.workload.empty();
   const std::vector<Case> cases = all_cases(given, flags.all_fills || quick);
   Outcome outcome;
@@ -169,6 +178,8 @@ void add_verify(CLI::App& app, int& exit) {
                       "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
   command->add_option("--workload", flags->workload, "a file with a problem a line");
   command->add_option("--variant", flags->variant, "only this variant");
+  command->add_option("--device", flags->device, "cuda: every problem on the GPU alone")
+      ->check(CLI::IsMember({"cuda"}));
   command->add_flag("--fills", flags->all_fills,
                     "every named fill, not just the problem's (the default without a problem)");
   command->add_option("--json", flags->json, "write the outcome to a file");

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "onepass/status.hpp"
+
 namespace onepass {
 
 enum class Device : std::uint8_t { cpu, cuda };
@@ -22,8 +24,7 @@ class Context {
 
   // On the GPU that is current in the calling thread, in the order of a stream: a cudaStream_t, or
   // null for the default one. An op then returns as soon as its work is queued; tensors, those of
-  // the options included, lie in memory that the GPU can reach. So far there are softmax,
-  // log_softmax and logsumexp; the other ops answer `unsupported`.
+  // the options included, lie in memory that the GPU can reach.
   static Context cuda(void* stream = nullptr) {
     Context context(Device::cuda);
     context.stream_ = stream;
@@ -55,5 +56,9 @@ class Context {
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
 };
+
+// Why the user's tuning file for the current GPU is not used (the library's own table is); ok where it
+// is, and where there is none.
+Status tuning_status();
 
 }  // namespace onepass

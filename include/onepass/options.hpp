@@ -70,9 +70,10 @@ struct SoftmaxOptions {
   PerRow temperature = 1.0;
   double softcap = 0;  // 0: none
   Mask mask{};
-  Tensor lse{};                // optional output, f32 or f64, x's shape without the axis
-  std::string_view variant{};  // force one by name; empty: the dispatcher chooses
-  Plan* plan = nullptr;        // receives the plan that ran
+  Tensor lse{};                  // optional output, f32 or f64, x's shape without the axis
+  std::string_view variant{};    // force one by name; empty: the dispatcher chooses
+  Plan* plan = nullptr;          // receives the plan that ran
+  bool batch_invariant = false;  // a row's bits do not depend on how many rows there are
 };
 
 // softmax_backward, log_softmax_backward. Pass what the forward call got: an additive mask has no
@@ -86,6 +87,7 @@ struct BackwardOptions {
   ConstTensor x{};  // the forward's input; needed, and read, only with a softcap
   std::string_view variant{};
   Plan* plan = nullptr;
+  bool batch_invariant = false;
 };
 
 enum class Reduction : std::uint8_t {
@@ -108,6 +110,7 @@ struct CrossEntropyOptions {
   Tensor lse{};  // optional output of the forward
   std::string_view variant{};
   Plan* plan = nullptr;
+  bool batch_invariant = false;
 };
 
 }  // namespace onepass

@@ -18,7 +18,9 @@ struct Plan {
   std::int64_t blocks = 0;        // on a GPU: blocks a launch; 0 on a CPU
   std::size_t shared_bytes = 0;   // on a GPU: shared memory a block
   int row_threads = 0;            // on a GPU: threads of a block that share a row; 0: all
-  int packs = 0;                  // on a GPU: 16-byte packs of a row that a thread holds
+  int packs = 0;                  // on a GPU: 16-byte packs of a row in a thread's registers
+  bool looped = false;            // on a GPU: a row goes on past those
+  int chunk = 0;                  // on a GPU: packs that a block has of a row
   bool general = false;           // on a GPU: options or dtypes that no kernel is compiled for
 
   bool operator==(const Plan&) const = default;

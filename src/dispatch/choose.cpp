@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "dispatch/gpu_rows.hpp"
+#include "dispatch/gpu_tuning.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/variant.hpp"
@@ -35,6 +36,10 @@ int worthwhile_threads(const Problem& p, const Machine& m, Reasons* reasons) {
 // Whether whole rows would leave threads idle that pieces of rows would not.
 bool worth_splitting(const Problem& p, const Machine& m, int threads, Reasons* reasons) {
   if (threads == 1) return false;
+  if (p.batch_invariant) {
+    say(reasons, "rows whole: a row's bits shall not depend on the other rows");
+    return false;
+  }
   if (p.cols < m.tuning.split_cols) {
     say(reasons, "rows whole: ", p.cols, " columns are fewer than the ", m.tuning.split_cols,
         " from which a meeting of threads pays");
@@ -100,38 +105,35 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   return plan;
 }
 
-std::string_view best_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
-  const std::int64_t n = gpu_rows::packs(p);
-  if (gpu_rows::refuse_group(p, m).empty()) {
-    say(reasons, "gpu_group: ", n, " packs a row, a warp holds ", gpu_rows::most_group_packs(p));
-    return "gpu_group";
-  }
-  const int split = gpu_rows::cluster_size(p, m);
-  if (split == 1 && gpu_rows::refuse_block(p, m).empty()) {
-    say(reasons, "gpu_block: ", n, " packs a row, a block holds ", gpu_rows::most_block_packs(p));
-    return "gpu_block";
-  }
-  if (gpu_rows::refuse_cluster(p, m).empty()) {
-    say(reasons, "gpu_cluster: ", n, " packs a row over ", split, " blocks, so that ", p.rows,
-        " rows fill ", m.gpu.processors, " processors and a block holds its piece");
-    return "gpu_cluster";
-  }
-  say(reasons, "gpu_grid: ", n, " packs a row, ", p.rows,
-      " rows: more than a block or a cluster takes");
-  return "gpu_grid";
+// Behind what the kernel itself needs: a loss for each row, or the factor of their mean.
+void add_loss_scratch(const Problem& p, Plan& plan) {
+  plan.scratch_bytes = static_cast<std::size_t>(round_up(
+                           static_cast<std::int64_t>(plan.scratch_bytes), sizeof(double))) +
+                       loss_scratch_bytes(p);
 }
 
 Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
-  const bool forward = p.op == Op::softmax || p.op == Op::log_softmax || p.op == Op::logsumexp;
-  if (!forward) {
-    say(reasons, "no variant of ", name(p.op), " ships for a GPU yet");
+  if (const std::string refusal = gpu_rows::refuse_no_gpu(p, m); !refusal.empty()) {
+    say(reasons, "nothing runs this: ", refusal);
     return {};
   }
-  const Variant* found = find_variant(p.op, best_on_gpu(p, m, reasons));
-  Plan plan = found->geometry(p, m);
-  plan.variant = found->name;
+  // Without regard to the number of rows: as if there were many.
+  Problem judged = p;
+  if (p.batch_invariant) judged.rows = 1024;
+  const auto tuned = m.tuned != nullptr ? m.tuned->find(judged, m) : std::nullopt;
+  const gpu_rows::Launch launch = tuned ? *tuned : gpu_rows::derived_launch(judged, m);
+  const bool by_rows = launch.kernel == gpu_rows::Kernel::grid;  // how it cuts a row
+  Plan plan = gpu_rows::plan_of(launch, by_rows ? judged : p, m);
+  add_loss_scratch(p, plan);
+  say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
+      " packs of 16 bytes, for ", m.gpu.processors, " processors",
+      plan.general ? "; options or dtypes that have no kernel of their own" : "");
+  say(reasons, tuned ? "measured: the quickest at the nearest point of the tuning table"
+                     : "derived from the machine's limits: no measured point is near");
+  if (p.batch_invariant) say(reasons, "chosen by the columns alone: batch_invariant");
   say(reasons, plan.blocks, " blocks of ", plan.threads, " threads, ", plan.packs,
-      " packs a thread, ", plan.split, " blocks a row");
+      " packs a thread in registers, ", plan.split, " blocks a row, ", plan.shared_bytes,
+      " bytes of shared memory");
   return plan;
 }
 
@@ -146,7 +148,8 @@ Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
 
 Status plan_variant(std::string_view variant, const Problem& problem, const Machine& machine,
                     Plan& plan, Reasons* reasons) {
-  const Variant* found = find_variant(problem.op, variant);
+  const auto launch = gpu_rows::launch_named(variant);
+  const Variant* found = find_variant(problem.op, launch ? gpu_rows::variant_of(*launch) : variant);
   if (found == nullptr) {
     std::string text = "variant: " + std::string(name(problem.op)) + " has no '" +
                        std::string(variant) + "'; it has";
@@ -157,9 +160,14 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
     return {Code::unsupported, "variant: " + std::string(variant) + " cannot run this: " + refusal};
   }
   say(reasons, variant, ": asked for by name");
+  if (launch && !gpu_rows::fits(*launch, problem, machine)) {
+    return {Code::unsupported, "variant: " + std::string(variant) + " does not hold such rows"};
+  }
   if (found->device == Device::cuda) {
-    plan = found->geometry(problem, machine);
+    plan =
+        launch ? gpu_rows::plan_of(*launch, problem, machine) : found->geometry(problem, machine);
     plan.variant = found->name;
+    add_loss_scratch(problem, plan);
     say(reasons, plan.blocks, " blocks of ", plan.threads, " threads: ", found->idea);
     return {};
   }

@@ -1,8 +1,12 @@
 // The launches that ship for rows on a GPU, as pure functions of problem and machine.
+//
+// A Launch is what there is to choose: a kernel, the packs of 16 bytes that a thread holds in registers,
+// and the blocks that share a row. All else of a Plan follows from it and the problem.
 #pragma once
 
 #include <algorithm>
-#include <limits>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,24 +18,65 @@
 namespace onepass::gpu_rows {
 
 inline constexpr int kGroupThreads = 256;  // a block of groups
+inline constexpr int kGroupPacks = 4;      // packs a lane has on its way, of one row or of several
 inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
+inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
+inline constexpr int kAnyPacks = 2;   // and of a row with any options
+inline constexpr int kGridBlocks = 2;  // blocks a processor in a launch of the whole grid
 
-// Elements that lie apart are counted as if the row began with a pack.
-constexpr std::int64_t packs(const Problem& p) {
-  return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
+enum class Kernel : std::uint8_t { group, block, grid };
+
+struct Launch {
+  Kernel kernel = Kernel::group;
+  int packs = 0;  // a thread, in registers
+  int split = 1;  // blocks a row; the grid's follows from the rows
+
+  bool operator==(const Launch&) const = default;
+};
+
+constexpr std::string_view variant_of(const Launch& launch) {
+  switch (launch.kernel) {
+    case Kernel::group: return "gpu_group";
+    case Kernel::block: return launch.split == 1 ? "gpu_block" : "gpu_cluster";
+    case Kernel::grid: return "gpu_grid";
+  }
+  return "?";
 }
+
+// ---- rows in packs ----------------------------------------------------------------------------
 
 // The usual pairs of dtypes without options have kernels of their own.
 constexpr bool is_general(const Problem& p) {
-  const bool usual = p.op == Op::logsumexp
-                         ? p.in != DType::f64
-                         : (p.in != DType::f64 && (p.out == p.in || p.out == DType::f32));
-  return !usual || !p.plain || !p.whole_rows || !p.unit_stride;
+  const bool widens = traffic(p.op).reads == 1 && p.op != Op::cross_entropy_backward;
+  const bool usual = p.in != DType::f64 && (traffic(p.op).writes == 0 || p.out == p.in ||
+                                            (widens && p.out == DType::f32));
+  return !usual || p.mixed_inputs || !p.plain || !p.whole_rows || !p.unit_stride || !p.even_rows;
 }
 
-// Packs a thread holds: 32 values in registers, fewer of f64; the general row has one size.
-constexpr int most_held(const Problem& p) { return is_general(p) || p.in != DType::f32 ? 4 : 8; }
+// Most packs that a row has. A dense row has only whole ones; of any other those at its ends may be
+// partial, and elements that lie apart are counted as if it began with a pack.
+constexpr std::int64_t packs(const Problem& p) {
+  if (!is_general(p)) return p.cols / pack_lanes(p.in);
+  return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
+}
+
+constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; }
+
+// A pack as a block keeps it in shared memory: as it is stored, or the values a general row has made
+// of it.
+constexpr std::int64_t held_bytes(const Problem& p) {
+  const auto values = static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
+  return traffic(p.op).reads * (is_general(p) ? values : kPackBytes);
+}
+
+// What the fold's slots and the driver leave of a block's shared memory, where `blocks` share it.
+constexpr std::int64_t stage_packs(const Problem& p, const Machine& m, int blocks = 1) {
+  constexpr std::int64_t kept_back = 9 << 10;
+  return std::max<std::int64_t>(0, m.gpu.block_shared / blocks - kept_back) / held_bytes(p);
+}
+
+constexpr int most_cluster(const Machine& m) { return m.gpu.sm >= 90 ? kMostCluster : 1; }
 
 constexpr int power_of_two_from(std::int64_t n) {
   int power = 1;
@@ -39,147 +84,226 @@ constexpr int power_of_two_from(std::int64_t n) {
   return power;
 }
 
-constexpr std::int64_t most_group_packs(const Problem& p) {
-  return std::int64_t{kWarp} * most_held(p);
-}
-constexpr std::int64_t most_block_packs(const Problem& p) {
-  return std::int64_t{kBlockThreads} * most_held(p);
-}
-constexpr int most_cluster(const Machine& m) { return m.gpu.sm >= 90 ? kMostCluster : 1; }
+// ---- from a launch to its plan ----------------------------------------------------------------
 
-// Sizes of a thread's share that there are kernels for.
-inline std::vector<int> held_sizes(const Problem& p) {
-  if (is_general(p)) return {4};
-  if (p.in == DType::f32) return {1, 2, 4, 8};
-  return {1, 2, 4};
-}
-
-// A group of lanes a row. The share that wastes fewest lanes; of equals the one nearest to 16 values a
-// thread, which keeps 32 KB of a processor's loads on their way and leaves registers for its warps.
-inline Plan group(const Problem& p, const Machine& m) {
-  const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
-  Plan plan{.resident = true, .general = is_general(p)};
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const int held : held_sizes(p)) {
-    const int group_lanes = power_of_two_from(ceil_div(n, held));
-    const std::int64_t cost = std::int64_t{group_lanes} * held;
-    const bool enough = held * pack_lanes(p.in) <= 16;
-    if (group_lanes > kWarp || cost > least || (cost == least && !enough)) continue;
-    least = cost;
-    plan.packs = held;
-    plan.row_threads = group_lanes;
-  }
+inline Plan group(const Problem& p, const Machine& m, int held) {
+  Plan plan{.resident = true, .packs = held, .general = is_general(p)};
+  plan.row_threads = power_of_two_from(ceil_div(std::max<std::int64_t>(packs(p), 1), held));
+  const int rows_a_warp = kWarp / plan.row_threads * (kGroupPacks / held);
+  const std::int64_t warps = ceil_div(std::max<std::int64_t>(p.rows, 1), rows_a_warp);
   // Small blocks where large ones would leave processors without any.
   plan.threads = kGroupThreads;
-  const auto count = [&] { return ceil_div(p.rows * plan.row_threads, plan.threads); };
+  const auto count = [&] { return ceil_div(warps * kWarp, plan.threads); };
   while (plan.threads > kWarp && count() < m.gpu.processors) plan.threads /= 2;
-  plan.blocks = blocks_for(count());
+  plan.blocks = count();
   return plan;
 }
 
-// `split` blocks a row, `held` packs a thread at most.
-inline Plan blocks(const Problem& p, int split, int held) {
-  const std::int64_t piece = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
+// A chunk of a row that is longer than the registers of its block goes on in shared memory.
+inline Plan block(const Problem& p, int split, int held) {
+  const std::int64_t chunk = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
   Plan plan{.split = split, .resident = true, .packs = held, .general = is_general(p)};
-  plan.threads = whole_warps(ceil_div(piece, held), kBlockThreads);
+  plan.threads = whole_warps(ceil_div(chunk, held), kBlockThreads);
+  plan.chunk = static_cast<int>(chunk);
   plan.blocks = p.rows * split;
+  const std::int64_t rest = chunk - std::int64_t{plan.threads} * held;
+  plan.looped = plan.general || rest > 0;
+  if (rest > 0 && writes_rows(p))
+    plan.shared_bytes = static_cast<std::size_t>(rest * held_bytes(p));
   return plan;
 }
 
-// A row of whole blocks' work: as many packs a thread as there are registers for; where the rows are
-// too few to fill the processors, fewer, so that there are more threads.
-inline Plan block(const Problem& p, const Machine& m) {
-  const std::int64_t n = packs(p);
-  int held = held_sizes(p).back();
-  for (const int each : held_sizes(p)) {
-    const bool fits = n <= std::int64_t{kBlockThreads} * each;
-    if (fits && (p.rows < m.gpu.processors || ceil_div(n, each) <= 128)) {
-      held = each;
-      break;
-    }
-  }
-  return blocks(p, 1, held);
-}
-
-// Blocks a row: no more packs than a block holds, and enough blocks for all processors as long as a
-// piece keeps a block busy.
-inline int cluster_size(const Problem& p, const Machine& m) {
-  const std::int64_t n = packs(p);
-  int split = 1;
-  while (split < most_cluster(m) && ceil_div(n, split) > most_block_packs(p) / 2) split *= 2;
-  while (split < most_cluster(m) && p.rows * split < m.gpu.processors &&
-         ceil_div(n, split * 2) >= 128) {
-    split *= 2;
-  }
-  return split;
-}
-
-inline Plan cluster(const Problem& p, const Machine& m) {
-  const int split = std::max(2, cluster_size(p, m));
-  const std::int64_t piece = ceil_div(packs(p), split);
-  int held = held_sizes(p).back();
-  for (const int each : held_sizes(p)) {
-    if (piece <= std::int64_t{256} * each) {
-      held = each;
-      break;
-    }
-  }
-  return blocks(p, split, held);
-}
-
-// All processors, two blocks each, which share the processor's shared memory.
-inline constexpr int kGridBlocks = 2;
-
-inline Plan grid(const Problem& p, const Machine& m) {
+// All processors, kGridBlocks blocks each, which share the processor's shared memory.
+inline Plan grid(const Problem& p, const Machine& m, int held) {
   const int most = m.gpu.processors * kGridBlocks;
   const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
   const std::int64_t rows = std::max<std::int64_t>(p.rows, 1);
-  const std::int64_t stage = (m.gpu.block_shared / kGridBlocks - 2048) / kPackBytes;
+  const std::int64_t stage = stage_packs(p, m, kGridBlocks);
+  const std::int64_t room = stage + std::int64_t{kBlockThreads} * held;
   // As few blocks a row as hold it, but all of them where the rows are few.
-  const auto split = static_cast<int>(
-      std::clamp<std::int64_t>(std::max(ceil_div(n, stage), most / rows), 1, most));
-  const std::int64_t piece = ceil_div(n, split);
-  Plan plan{.threads = kBlockThreads, .split = split, .general = is_general(p)};
-  plan.resident = piece <= stage;
+  const auto split =
+      static_cast<int>(std::clamp<std::int64_t>(std::max(ceil_div(n, room), most / rows), 1, most));
+  const std::int64_t chunk = ceil_div(n, split);
+  Plan plan{.threads = kBlockThreads, .split = split, .packs = held, .general = is_general(p)};
+  plan.looped = true;
+  plan.chunk = static_cast<int>(chunk);
+  plan.resident = chunk <= room || !writes_rows(p);
   plan.blocks = std::min<std::int64_t>(most / split, rows) * split;
-  plan.shared_bytes = static_cast<std::size_t>(std::min(piece, stage) * kPackBytes);
-  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 2 * size_of(compute_type(p.in));
+  const std::int64_t rest = std::clamp<std::int64_t>(chunk - kBlockThreads * held, 0, stage);
+  plan.shared_bytes = writes_rows(p) ? static_cast<std::size_t>(rest * held_bytes(p)) : 0;
+  // Two sets of partials, of up to four numbers each: cross-entropy's.
+  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in));
   return plan;
 }
 
-// ---- what each can run ------------------------------------------------------------------------------
-
-inline std::string refuse_no_gpu(const Problem&, const Machine& m) {
-  return m.device() == Device::cuda ? "" : "it runs on a GPU";
+inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
+  Plan plan = launch.kernel == Kernel::group   ? group(p, m, launch.packs)
+              : launch.kernel == Kernel::block ? block(p, launch.split, launch.packs)
+                                               : grid(p, m, launch.packs);
+  plan.variant = variant_of(launch);
+  return plan;
 }
 
-inline std::string refuse_beyond(std::int64_t most, const Problem& p, const Machine& m) {
+// ---- what can run -----------------------------------------------------------------------------
+
+// A block or a cluster has one row, and a launch counts its blocks with 31 bits.
+inline constexpr std::int64_t kMostBlockRows = kMostBlocks / kMostCluster;
+
+constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
+  const std::int64_t n = packs(p);
+  const bool general = is_general(p);
+  switch (launch.kernel) {
+    case Kernel::group:
+      return (launch.packs == kGroupPacks || (!general && launch.packs == 2)) &&
+             n <= std::int64_t{kWarp} * launch.packs && p.rows <= kMostBlockRows;
+    case Kernel::block: {
+      const std::int64_t chunk = ceil_div(n, launch.split);
+      const std::int64_t room = std::int64_t{kBlockThreads} * launch.packs;
+      const bool loops = launch.packs == (general ? kAnyPacks : kLoopPacks);
+      const bool kernel = general ? loops : launch.packs == 2 || loops || launch.packs == 8;
+      const bool holds =
+          chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
+      return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
+    }
+    case Kernel::grid: return launch.packs == (general ? kAnyPacks : kLoopPacks);
+  }
+  return false;
+}
+
+// Every launch that could be the quickest for a problem.
+inline std::vector<Launch> candidates(const Problem& p, const Machine& m) {
+  std::vector<Launch> all;
+  const auto add = [&](Launch launch) {
+    if (fits(launch, p, m)) all.push_back(launch);
+  };
+  for (const int held : {2, 4}) add({Kernel::group, held});
+  for (int split = 1; split <= most_cluster(m); split *= 2) {
+    if (split > 1 && packs(p) / split < 64) break;
+    for (const int held : {2, 4, 8}) add({Kernel::block, held, split});
+  }
+  if (packs(p) >= 2048) add({Kernel::grid, is_general(p) ? kAnyPacks : kLoopPacks});
+  return all;
+}
+
+// ---- the choice where nothing was measured ----------------------------------------------------
+
+// Short rows: four packs a lane as long as a group still reads 64 bytes side by side.
+inline Launch best_group(const Problem& p, const Machine&) {
+  const bool wide = packs(p) >= kGroupPacks * 4;
+  return {Kernel::group, wide || is_general(p) ? kGroupPacks : 2};
+}
+
+// Long rows: a block as long as its registers hold the row, else as few as do. More where the rows are too
+// few for all processors and a chunk still keeps a block busy.
+inline Launch best_block(const Problem& p, const Machine& m) {
+  const std::int64_t n = packs(p);
+  const bool general = is_general(p);
+  const bool pair = traffic(p.op).reads > 1;
+  const int most = general ? kAnyPacks : pair ? 4 : 8;
+  int split = 1;
+  const auto chunk = [&] { return ceil_div(n, split); };
+  while (split < most_cluster(m) && writes_rows(p) &&
+         chunk() > std::int64_t{kBlockThreads} * most) {
+    split *= 2;
+  }
+  while (split < most_cluster(m) && p.rows * split < m.gpu.processors && chunk() >= 512) split *= 2;
+  if (general) return {Kernel::block, kAnyPacks, split};
+  const bool few = p.rows * split < 2 * m.gpu.processors;
+  for (const int held : {2, 4, 8}) {
+    if (held == 2 && !few) continue;
+    if (chunk() <= std::int64_t{kBlockThreads} * held) return {Kernel::block, held, split};
+  }
+  return {Kernel::block, kLoopPacks, split};
+}
+
+inline Launch derived_launch(const Problem& p, const Machine& m) {
+  if (const Launch launch = best_group(p, m); fits(launch, p, m)) return launch;
+  const Launch launch = best_block(p, m);
+  const bool idles = p.rows * launch.split * 2 <= m.gpu.processors &&
+                     ceil_div(packs(p), launch.split) >= 2 * kBlockThreads;
+  if (!idles && fits(launch, p, m)) return launch;
+  return {Kernel::grid, is_general(p) ? kAnyPacks : kLoopPacks};
+}
+
+// ---- launches by name -------------------------------------------------------------------------
+
+// gpu_block:4, gpu_cluster:4:8: the packs a thread, and the blocks a row.
+inline std::string name_of(const Launch& launch) {
+  std::string text = std::string(variant_of(launch)) + ":" + std::to_string(launch.packs);
+  if (launch.split > 1) text += ":" + std::to_string(launch.split);
+  return text;
+}
+
+// What a name says, if it is one of a launch.
+inline std::optional<Launch> launch_named(std::string_view text) {
+  Launch launch;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::string_view variant = text.substr(0, colon);
+  const char* at = text.data() + colon + 1;
+  const char* end = text.data() + text.size();
+  auto parsed = std::from_chars(at, end, launch.packs);
+  if (parsed.ec == std::errc{} && parsed.ptr != end && *parsed.ptr == ':') {
+    parsed = std::from_chars(parsed.ptr + 1, end, launch.split);
+  }
+  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::grid}) {
+    launch.kernel = kernel;
+    if (variant_of(launch) == variant) return launch;
+  }
+  return std::nullopt;
+}
+
+// ---- variants by name -------------------------------------------------------------------------
+
+inline Plan group(const Problem& p, const Machine& m) { return plan_of(best_group(p, m), p, m); }
+inline Plan block(const Problem& p, const Machine& m) {
+  for (const int held : {4, 8, 2}) {
+    if (const Launch launch{Kernel::block, held, 1}; fits(launch, p, m))
+      return plan_of(launch, p, m);
+  }
+  return {};
+}
+inline Plan cluster(const Problem& p, const Machine& m) {
+  Launch launch = best_block(p, m);
+  launch.split = std::max(launch.split, 2);
+  return plan_of(launch, p, m);
+}
+inline Plan grid(const Problem& p, const Machine& m) {
+  return grid(p, m, is_general(p) ? kAnyPacks : kLoopPacks);
+}
+
+inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  return p.mixed_inputs && p.in == DType::f64 ? "y and dy must both be f64, or neither" : "";
+}
+
+// Whether any launch of a kind of kernel takes the problem.
+template <class Plans>
+std::string refuse_unless(const Problem& p, const Machine& m, const Plans& launches) {
   if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
-  if (packs(p) <= most) return {};
-  return "its rows have at most " + std::to_string(most) + " packs of 16 bytes here, these have " +
-         std::to_string(packs(p));
+  for (const Launch& launch : launches) {
+    if (fits(launch, p, m)) return {};
+  }
+  if (p.rows > kMostBlockRows)
+    return "it takes at most " + std::to_string(kMostBlockRows) + " rows";
+  return "its rows are too long to be held here: " + std::to_string(packs(p)) +
+         " packs of 16 bytes";
 }
 
 inline std::string refuse_group(const Problem& p, const Machine& m) {
-  return refuse_beyond(most_group_packs(p), p, m);
+  return refuse_unless(p, m, std::initializer_list<Launch>{{Kernel::group, kGroupPacks}});
 }
-
-// A block or a cluster has one row, and a launch counts its blocks with 31 bits.
-inline std::string refuse_many_rows(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
-  constexpr std::int64_t most = kMostBlocks / kMostCluster;
-  return p.rows <= most ? "" : "it takes at most " + std::to_string(most) + " rows";
-}
-
 inline std::string refuse_block(const Problem& p, const Machine& m) {
-  const std::string refusal = refuse_many_rows(p, m);
-  return refusal.empty() ? refuse_beyond(most_block_packs(p), p, m) : refusal;
+  return refuse_unless(
+      p, m,
+      std::initializer_list<Launch>{{Kernel::block, 2}, {Kernel::block, 4}, {Kernel::block, 8}});
 }
-
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";
-  const std::string refusal = refuse_many_rows(p, m);
-  return refusal.empty() ? refuse_beyond(most_cluster(m) * most_block_packs(p), p, m) : refusal;
+  return refuse_unless(p, m,
+                       std::initializer_list<Launch>{{Kernel::block, kAnyPacks, kMostCluster},
+                                                     {Kernel::block, kLoopPacks, kMostCluster}});
 }
 
 }  // namespace onepass::gpu_rows

@@ -1,5 +1,8 @@
 #include "dispatch/machine.hpp"
 
+#include <array>
+
+#include "dispatch/gpu_tuning.hpp"
 #include "dispatch/tuning/avx2.hpp"
 #include "dispatch/tuning/avx512.hpp"
 #include "dispatch/tuning/neon.hpp"
@@ -25,7 +28,14 @@ constexpr Machine kGpus[] = {
 
 std::span<const Machine> known_machines() { return kMachines; }
 
-std::span<const Machine> known_gpus() { return kGpus; }
+std::span<const Machine> known_gpus() {
+  static const auto gpus = [] {
+    auto list = std::to_array(kGpus);
+    for (Machine& m : list) m.tuned = built_in_tuning(m);
+    return list;
+  }();
+  return gpus;
+}
 
 const Machine* find_machine(std::string_view name) {
   for (const std::span<const Machine> list : {known_machines(), known_gpus()}) {

@@ -9,6 +9,8 @@
 
 namespace onepass {
 
+class GpuTuning;
+
 // Thresholds that only a measurement can set. One table a machine: dispatch/tuning/.
 struct CpuTuning {
   std::int64_t grain;            // fewest elements worth another thread
@@ -35,6 +37,7 @@ struct Machine {
   std::int64_t l1, l2, l3;  // bytes; l1 and l2 a core, l3 shared, 0 where there is none
   CpuTuning tuning;
   GpuLimits gpu{};
+  const GpuTuning* tuned = nullptr;  // what was measured on such a GPU; null: nothing
 
   Device device() const { return gpu.sm > 0 ? Device::cuda : Device::cpu; }
 };

@@ -74,26 +74,37 @@ Status find_workspace(const Context& context, std::size_t bytes, std::byte*& out
   return {};
 }
 
-Status run(const Context& context, RowArgs& args, std::string_view variant, Plan* plan_out) {
+template <class Options>
+Status run(const Context& context, RowArgs& args, const Options& options) {
   const bool on_gpu = context.device() == Device::cuda;
   Machine machine{};
   if (Status status = machine_of(context, machine); !status.ok()) return status;
-  const Problem problem = describe(args);
+  Problem problem = describe(args);
+  problem.batch_invariant = options.batch_invariant;
   Plan plan;
-  if (!variant.empty()) {
-    if (Status status = plan_variant(variant, problem, machine, plan); !status.ok()) return status;
+  if (!options.variant.empty()) {
+    if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok())
+      return status;
   } else if (plan = choose(problem, machine); plan.variant.empty()) {
-    return {Code::unsupported,
-            "context: no variant of " + std::string(name(args.op)) + " ships for a GPU yet"};
+    return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
+                                   " beside y of " + std::string(onepass::name(args.y.dtype)) +
+                                   ": on a GPU both are f64, or neither"};
   }
-  if (plan_out != nullptr) *plan_out = plan;
+  if (options.plan != nullptr) *options.plan = plan;
   const bool writes_rows = traffic(args.op).writes > 0;
-  if (problem.rows == 0 || (problem.cols == 0 && writes_rows && !args.lse)) return {};
+  const bool sums_nothing = problem.reduced && args.op == Op::cross_entropy;  // and says 0
+  if (problem.rows == 0 && !sums_nothing) return {};
+  if (problem.cols == 0 && writes_rows && !args.lse) return {};
   if (on_gpu) {
     args.stream = context.stream();
     if (Status status = check_gpu_memory(args); !status.ok()) return status;
     if (Status status = find_workspace(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
+    }
+    if (problem.reduced) {
+      (args.op == Op::cross_entropy ? args.row_losses : args.mean_scale) =
+          reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
+                                    loss_scratch_bytes(problem));
     }
   }
   return find_variant(args.op, plan.variant)->run(args, plan);
@@ -104,7 +115,7 @@ Status forward(Op op, const Context& context, const ConstTensor& x, const Tensor
   RowArgs args;
   if (Status status = check_softmax(op, x, y, options, args); !status.ok()) return status;
   if (Status status = check_values(context, args); !status.ok()) return status;
-  return run(context, args, options.variant, options.plan);
+  return run(context, args, options);
 }
 
 Status backward(Op op, const Context& context, const ConstTensor& y, const ConstTensor& dy,
@@ -112,7 +123,7 @@ Status backward(Op op, const Context& context, const ConstTensor& y, const Const
   RowArgs args;
   if (Status status = check_backward(op, y, dy, dx, options, args); !status.ok()) return status;
   if (Status status = check_values(context, args); !status.ok()) return status;
-  return run(context, args, options.variant, options.plan);
+  return run(context, args, options);
 }
 
 std::int64_t counted_rows(const RowArgs& args) {
@@ -136,7 +147,7 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
   do {  // once even for no rows: the variant and the plan are still asked for
     args.first_row = first;
     args.end_row = std::min(first + block, args.space.rows);
-    if (Status status = run(context, args, options.variant, options.plan); !status.ok()) {
+    if (Status status = run(context, args, options); !status.ok()) {
       return status;
     }
     for (std::int64_t i = 0; i < args.end_row - first; ++i) {
@@ -150,6 +161,8 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
 }
 
 }  // namespace
+
+Status tuning_status() { return gpu::tuning_status(); }
 
 Status softmax(const Context& context, ConstTensor x, Tensor y, const SoftmaxOptions& options) {
   return forward(Op::softmax, context, x, y, options);
@@ -182,8 +195,12 @@ Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, 
     return status;
   }
   if (Status status = check_values(context, args); !status.ok()) return status;
-  if (options.reduction != Reduction::none) return reduced_loss(context, args, options);
-  return run(context, args, options.variant, options.plan);
+  if (context.device() == Device::cuda) {
+    args.reduction = options.reduction;
+  } else if (options.reduction != Reduction::none) {
+    return reduced_loss(context, args, options);
+  }
+  return run(context, args, options);
 }
 
 Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor target,
@@ -196,11 +213,13 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
     return status;
   }
   if (Status status = check_values(context, args); !status.ok()) return status;
-  if (options.reduction == Reduction::mean && context.device() == Device::cpu) {
+  if (options.reduction == Reduction::mean && context.device() == Device::cuda) {
+    args.reduction = Reduction::mean;
+  } else if (options.reduction == Reduction::mean) {
     const std::int64_t count = counted_rows(args);
     args.dloss_scale = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
   }
-  return run(context, args, options.variant, options.plan);
+  return run(context, args, options);
 }
 
 }  // namespace onepass

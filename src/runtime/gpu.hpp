@@ -19,6 +19,9 @@ Status available();
 // The current GPU; `name` and `isa` live as long as the program.
 Status machine(Machine& out);
 
+// Why the user's tuning file is not used; ok where it is, and where there is none.
+Status tuning_status();
+
 struct Versions {
   std::string driver, cuda;
 };

@@ -16,6 +16,7 @@ Status absent() {
 
 Status available() { return absent(); }
 Status machine(Machine&) { return absent(); }
+Status tuning_status() { return {}; }
 Versions versions() { return {}; }
 Status check_reachable(std::string_view, const void*) { return absent(); }
 Status workspace(void*, std::size_t, std::byte*&) { return absent(); }

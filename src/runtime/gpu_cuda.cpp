@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "dispatch/gpu_tuning.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/launch.hpp"
 
@@ -65,6 +66,8 @@ Status status_of(cudaError_t error, std::string_view doing) {
 struct Facts {
   std::string name, isa;
   Machine machine{};
+  GpuTuning tuning;      // the user's own, where there is one
+  Status tuning_status;  // why it is not used
 };
 
 // Asked once a device; the strings are what Machine's views look at.
@@ -100,6 +103,9 @@ Status facts_of(int device, const Facts*& out) {
                            .block_threads = p.maxThreadsPerBlock,
                            .processor_threads = p.maxThreadsPerMultiProcessor,
                            .block_shared = static_cast<int>(p.sharedMemPerBlockOptin)}};
+  bool found = false;
+  facts.tuning_status = user_tuning(facts.machine, facts.tuning, found);
+  facts.machine.tuned = found ? &facts.tuning : built_in_tuning(facts.machine);
   out = &facts;
   return {};
 }
@@ -141,6 +147,12 @@ Status machine(Machine& out) {
   if (Status status = current(facts); !status.ok()) return status;
   out = facts->machine;
   return {};
+}
+
+Status tuning_status() {
+  const Facts* facts = nullptr;
+  if (Status status = current(facts); !status.ok()) return status;
+  return facts->tuning_status;
 }
 
 Versions versions() {

@@ -48,7 +48,7 @@ class SoftmaxGpuTest : public testing::Test {
   }
 
   static constexpr std::int64_t kRows = 64;
-  static constexpr std::int64_t kCols = 1024;
+  static constexpr std::int64_t kCols = 512;
   static constexpr std::size_t kBytes = kRows * kCols * sizeof(float);
   gpu::Buffer x_, y_;
 };

@@ -82,6 +82,8 @@ struct RowArgs {
   Operand dloss;   // its gradient, one a row
   double dloss_scale = 1;
   double* row_losses = nullptr;  // takes the losses in place of `out`, the first row's first
+  Reduction reduction = Reduction::none;  // on a GPU: what then becomes of them, in `out`
+  double* mean_scale = nullptr;           // on a GPU: takes 1 / rows that count, for the backward
   std::int64_t ignore_index = 0;
   double label_smoothing = 0;
   double z_loss = 0;

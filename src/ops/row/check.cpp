@@ -308,6 +308,7 @@ Problem describe(const RowArgs& args) {
   Problem p{.op = args.op, .rows = args.space.rows, .cols = args.space.cols};
   p.in = args.dy && args.dy.dtype == DType::f64 ? DType::f64 : in.dtype;
   p.out = args.out.dtype;
+  p.mixed_inputs = args.y && args.dy && args.y.dtype != args.dy.dtype;
   const auto last = static_cast<std::size_t>(args.space.rank - 1);
   const auto dense = [](const Operand& o) { return !o || o.col_stride == 1; };
   const auto side_by_side = [last](const Operand& o) { return o.row_strides[last] == 1; };
@@ -321,10 +322,11 @@ Problem describe(const RowArgs& args) {
     const auto step = in.row_strides[i] * static_cast<std::int64_t>(size_of(in.dtype));
     p.aligned_rows = p.aligned_rows && (args.space.extent[i] == 1 || step % 16 == 0);
   }
-  p.plain = z.plain();
+  p.plain = z.plain() && args.label_smoothing == 0;
   p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);
   p.in_place = args.in_place;
+  p.reduced = args.reduction != Reduction::none;
   return p;
 }
 

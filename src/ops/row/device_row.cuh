@@ -1,12 +1,12 @@
 // One row of a tensor on the device, 16 bytes at a time, whatever it lies on.
 //
-// A row is cut into packs at the multiples of 16 bytes of its input. A pack that sticks out of the
-// row is loaded whole all the same, as long as the tensor goes on there, and what is not the row's is
-// masked out: no lane takes another path than its neighbours.
+// A row is cut into packs at the multiples of 16 bytes of its input. A dense row has only whole ones, and
+// what is left at its two ends goes element by element. A row of any kind has a partial one at each end: it
+// is loaded whole as long as the tensor goes on there, and what is not the row's is masked out.
 #pragma once
 
 #include "core/pack.cuh"
-#include "ops/row/args.hpp"
+#include "ops/row/flat.hpp"
 
 namespace onepass {
 
@@ -19,13 +19,52 @@ struct Reach {
   const std::byte* end = nullptr;
 };
 
-inline Reach reach_of(const RowSpace& space, const Operand& operand) {
+ONEPASS_HD inline Reach reach_of(const RowSpace& space, const Operand& operand) {
+  if (!operand) return {};
   std::int64_t last = (space.cols - 1) * operand.col_stride;
   for (int i = 0; i < space.rank; ++i) last += (space.extent[i] - 1) * operand.row_strides[i];
   const auto* data = static_cast<const std::byte*>(operand.data);
   return {data, data + (last + 1) * static_cast<std::int64_t>(size_of(operand.dtype))};
 }
 
+// A row whose elements are neighbours and all take part: the whole packs in it, and the elements before the
+// first and after the last of them, its edges. Nothing beside the row is touched.
+template <class Stored>
+class DensePacks {
+ public:
+  static constexpr int kLanes = Pack<Stored>::kLanes;
+
+  __device__ DensePacks(const void* row, std::int64_t cols)
+      : row_(static_cast<const Stored*>(row)),
+        head_(
+            static_cast<int>(min(cols, std::int64_t{-past_boundary<Stored>(row) & (kLanes - 1)}))),
+        packs_(static_cast<int>(static_cast<std::uint64_t>(cols - head_) / kLanes)),
+        edges_(static_cast<int>(cols - std::int64_t{packs_} * kLanes)) {}
+
+  __device__ int packs() const { return packs_; }
+  __device__ int head() const { return head_; }
+  __device__ std::int64_t column(int i) const { return head_ + std::int64_t{i} * kLanes; }
+
+  // Pack 0; the others follow.
+  __device__ const Pack<Stored>* data() const {
+    return reinterpret_cast<const Pack<Stored>*>(row_ + head_);
+  }
+
+  __device__ int edges() const { return edges_; }
+  __device__ std::int64_t edge_column(int e) const {
+    return e < head_ ? e : std::int64_t{packs_} * kLanes + e;
+  }
+
+  __device__ Stored at(std::int64_t c) const { return row_[c]; }
+
+ private:
+  const Stored* row_;
+  int head_;  // elements before the first pack
+  int packs_;
+  int edges_;  // elements in no pack
+};
+
+// The packs of any row: elements may lie apart, and only some of them take part.
 template <class Stored>
 class PackReader {
  public:
@@ -68,10 +107,9 @@ class PackReader {
     return pack;
   }
 
-  // Whether elements of pack i do not take part.
-  __device__ bool partial(int i) const {
-    const std::int64_t first = std::int64_t{i} * kLanes;
-    return first < begin_ || first + kLanes > end_;
+  __device__ bool live(std::int64_t c) const { return c + skew_ >= begin_ && c + skew_ < end_; }
+  __device__ Compute<Stored> at(std::int64_t c) const {
+    return widen(first_[(c + skew_) * stride_]);
   }
   __device__ bool takes_part(int i, int k) const {
     const std::int64_t element = std::int64_t{i} * kLanes + k;
@@ -87,36 +125,74 @@ class PackReader {
   int lowest_, highest_;  // packs that can be loaded whole
 };
 
-// Values of one pack of the input to their columns of a row of the output. `Out` is the stored type,
-// or void where only the call knows it.
-template <class Out>
-class RowStore {
+// Values of a dense row's packs and edges to a dense row of the output.
+template <class In, class Out>
+class DenseStore {
  public:
-  __device__ RowStore(void* row, DType dtype, std::int64_t stride, std::int64_t cols)
-      : row_(row), dtype_(dtype), stride_(stride), cols_(cols) {}
+  static constexpr int kLanes = Pack<In>::kLanes;
 
-  // values[k] to column c + k, as far as there are columns.
-  template <class T, int N>
-  __device__ void put(std::int64_t c, const T (&values)[N]) const {
-    if constexpr (std::is_void_v<Out>) {
-      switch (dtype_) {
-        case DType::f16: return put_as<F16>(c, values);
-        case DType::bf16: return put_as<BF16>(c, values);
-        case DType::f64: return put_as<double>(c, values);
-        default: return put_as<float>(c, values);
+  __device__ DenseStore(void* row, const DensePacks<In>& packs)
+      : row_(static_cast<Out*>(row)),
+        head_(packs.head()),
+        aligned_(reinterpret_cast<std::uintptr_t>(row_ + head_) % 16 == 0) {}
+
+  __device__ void put(int i, const float (&values)[kLanes]) const {
+    constexpr int kOut = Pack<Out>::kLanes;
+    Out* to = row_ + head_ + std::int64_t{i} * kLanes;
+    if (aligned_) {
+#pragma unroll
+      for (int b = 0; b < kLanes / kOut; ++b) {
+        Pack<Out> pack;
+        narrow_words<Out>(values + b * kOut, pack.word);
+        reinterpret_cast<Pack<Out>*>(to)[b] = pack;
       }
     } else {
-      put_as<Out>(c, values);
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) to[k] = narrow<Out>(values[k]);
+    }
+  }
+
+  __device__ void put_at(std::int64_t c, float value) const { row_[c] = narrow<Out>(value); }
+
+ private:
+  Out* row_;
+  int head_;
+  bool aligned_;  // the input's packs are packs here
+};
+
+// The same where only the call knows dtype and strides.
+template <class In>
+class AnyStore {
+ public:
+  static constexpr int kLanes = Pack<In>::kLanes;
+
+  // `first` is the column of pack 0's first element.
+  __device__ AnyStore(void* row, DType dtype, std::int64_t stride, std::int64_t cols,
+                      std::int64_t first)
+      : row_(row), dtype_(dtype), stride_(stride), cols_(cols), first_(first) {}
+
+  template <class T>
+  __device__ static void put_at(std::int64_t, T) {}
+
+  template <class T>
+  __device__ void put(int i, const T (&values)[kLanes]) const {
+    switch (dtype_) {
+      case DType::f16: return put_as<F16>(i, values);
+      case DType::bf16: return put_as<BF16>(i, values);
+      case DType::f64: return put_as<double>(i, values);
+      default: return put_as<float>(i, values);
     }
   }
 
  private:
-  template <class Stored, class T, int N>
-  __device__ void put_as(std::int64_t c, const T (&values)[N]) const {
-    constexpr int kBytes = N * static_cast<int>(sizeof(Stored));
+  template <class Out, class T>
+  __device__ void put_as(int i, const T (&values)[kLanes]) const {
+    constexpr int kBytes = kLanes * static_cast<int>(sizeof(Out));
     constexpr int kAccess = kBytes < 16 ? kBytes : 16;
-    Stored* to = static_cast<Stored*>(row_) + c * stride_;
-    if (c >= 0 && c + N <= cols_ && stride_ == 1 &&
+    constexpr int kEach = kAccess / static_cast<int>(sizeof(Out));
+    const std::int64_t c = first_ + std::int64_t{i} * kLanes;
+    Out* to = static_cast<Out*>(row_) + c * stride_;
+    if (c >= 0 && c + kLanes <= cols_ && stride_ == 1 &&
         reinterpret_cast<std::uintptr_t>(to) % kAccess == 0) {
       struct alignas(kAccess) Chunk {
         unsigned word[kAccess / 4];
@@ -124,15 +200,14 @@ class RowStore {
 #pragma unroll
       for (int b = 0; b < kBytes / kAccess; ++b) {
         Chunk chunk;
-        constexpr int kEach = kAccess / static_cast<int>(sizeof(Stored));
-        narrow_words<Stored>(values + b * kEach, chunk.word);
+        narrow_words<Out>(values + b * kEach, chunk.word);
         reinterpret_cast<Chunk*>(to)[b] = chunk;
       }
       return;
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      if (c + k >= 0 && c + k < cols_) to[k * stride_] = narrow<Stored>(values[k]);
+    for (int k = 0; k < kLanes; ++k) {
+      if (c + k >= 0 && c + k < cols_) to[k * stride_] = narrow<Out>(values[k]);
     }
   }
 
@@ -140,6 +215,7 @@ class RowStore {
   DType dtype_;
   std::int64_t stride_;
   std::int64_t cols_;
+  std::int64_t first_;
 };
 
 }  // namespace onepass

@@ -1,6 +1,7 @@
 // One row of logits on the device: z from x, pack by pack, every option on the way.
 #pragma once
 
+#include "merge/thread.cuh"
 #include "ops/row/device_row.cuh"
 
 namespace onepass {
@@ -65,52 +66,169 @@ class Transform {
   T inner_, outer_;
 };
 
+// dz/dx of one element: scale and temperature, and the slope of the softcap at x.
 template <class T>
-struct NoTransform {
-  __device__ NoTransform(const RowArgs&, std::int64_t) {}
-  __device__ T operator()(T x, std::int64_t) const { return x; }
+class Slope {
+ public:
+  __device__ Slope(const RowArgs& args, std::int64_t row)
+      : x_(args.space, args.logits.x, row), boolean_(args.space, args.logits.boolean, row) {
+    const Logits& l = args.logits;
+    const double scale = row_scale(args.space, l, row);
+    factor_ = static_cast<T>(scale / row_temperature(args.space, l, row));
+    inner_ = l.softcap == 0 ? T(0) : static_cast<T>(scale / l.softcap);
+  }
+
+  __device__ T operator()(std::int64_t c) const {
+    if (inner_ == T(0)) return factor_;
+    const T t = tanh(element_at<T>(x_.data, x_.dtype, c * x_.stride) * inner_);
+    return factor_ * (T(1) - t * t);
+  }
+
+  // Whether a boolean mask hides a column.
+  __device__ bool hides(std::int64_t c) const {
+    return boolean_.data != nullptr &&
+           static_cast<const std::uint8_t*>(boolean_.data)[c * boolean_.stride] == 0;
+  }
+
+ private:
+  MaskRow x_, boolean_;
+  T factor_, inner_;
 };
 
-template <class In, bool General>
-class LogitsRow {
+template <class T>
+struct NoSlope {
+  __device__ NoSlope(const RowArgs&, std::int64_t) {}
+  __device__ T operator()(std::int64_t) const { return T(1); }
+  __device__ bool hides(std::int64_t) const { return false; }
+};
+
+// A row without options: what is kept of a pack is the pack.
+template <class In>
+class DenseLogits {
  public:
-  using T = Compute<In>;
+  using Args = FlatArgs;
+  using T = float;
+  using Stored = Pack<In>;
+  using Held = Pack<In>;
+  using Edge = In;
   static constexpr int kLanes = Pack<In>::kLanes;
 
-  __device__ LogitsRow(const RowArgs& args, Reach reach, std::int64_t row)
-      : x_(row_data(args.space, args.logits.x, row), General ? args.logits.x.col_stride : 1, reach,
-           args.space.cols,
-           General ? live_columns(args.space, args.logits, row) : Columns{0, args.space.cols}),
+  __device__ DenseLogits(const FlatArgs& args, std::int64_t row)
+      : packs_(row_of(args, args.in, row), args.cols) {}
+
+  __device__ int packs() const { return packs_.packs(); }
+  __device__ int edges() const { return packs_.edges(); }
+  __device__ std::int64_t column(int i) const { return packs_.column(i); }
+  __device__ std::int64_t edge_column(int e) const { return packs_.edge_column(e); }
+  __device__ T at(std::int64_t c) const { return widen(packs_.at(c)); }
+
+  // Pack i, if it comes before `end`, else −inf.
+  __device__ Stored fetch(int i, int end) const { return i < end ? packs_.data()[i] : nothing(); }
+  __device__ static Held hold(const Stored& stored, int, int) { return stored; }
+  __device__ Edge fetch_edge(int e) const {
+    return e < edges() ? packs_.at(packs_.edge_column(e)) : narrow<In>(minus_infinity<T>());
+  }
+
+  template <int P>
+  __device__ static T largest(const Held (&held)[P]) {
+    return largest_or_nan(held);
+  }
+  __device__ static void values(const Held& held, T (&z)[kLanes]) { widen({held}, z); }
+  __device__ static T value(Edge edge) { return widen(edge); }
+
+  template <class Out>
+  __device__ DenseStore<In, Out> store(void* row, const FlatOperand&) const {
+    return {row, packs_};
+  }
+
+ private:
+  __device__ static Pack<In> nothing() {
+    Pack<In> pack;
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) {
+      set_element(pack.word, k, narrow<In>(minus_infinity<T>()));
+    }
+    return pack;
+  }
+
+  DensePacks<In> packs_;
+};
+
+// A row with any options, of any strides: the logits are kept, each computed once.
+template <class In>
+class AnyLogits {
+ public:
+  using Args = RowArgs;
+  using T = Compute<In>;
+  using Stored = Pack<In>;
+  static constexpr int kLanes = Pack<In>::kLanes;
+  struct alignas(16) Held {
+    T z[kLanes];
+  };
+  using Edge = T;
+
+  __device__ AnyLogits(const RowArgs& args, std::int64_t row)
+      : x_(row_data(args.space, args.logits.x, row), args.logits.x.col_stride,
+           reach_of(args.space, args.logits.x), args.space.cols,
+           live_columns(args.space, args.logits, row)),
+        cols_(args.space.cols),
         transform_(args, row) {}
 
   __device__ int packs() const { return x_.packs(); }
-
-  // The column of pack i's first element; negative where the row begins inside the pack.
   __device__ std::int64_t column(int i) const { return x_.column(i); }
 
-  // Pack i as it is stored, if it comes before `end`.
-  __device__ Pack<In> fetch(int i, int end) const { return i < end ? x_.load(i) : Pack<In>{}; }
+  // All elements are in packs.
+  __device__ static constexpr int edges() { return 0; }
+  __device__ static std::int64_t edge_column(int) { return 0; }
+  __device__ static Edge fetch_edge(int) { return minus_infinity<T>(); }
+  __device__ static T value(Edge edge) { return edge; }
 
-  // Its logits; −inf where no element takes part.
-  __device__ void convert(const Pack<In>& pack, int i, int end, T (&z)[kLanes]) const {
-    widen({pack}, z);
-    if constexpr (General) {
+  // −inf where it does not take part.
+  __device__ T at(std::int64_t c) const {
+    return x_.live(c) ? transform_(x_.at(c), c) : minus_infinity<T>();
+  }
+
+  __device__ Stored fetch(int i, int end) const { return i < end ? x_.load(i) : Stored{}; }
+
+  __device__ Held hold(const Stored& stored, int i, int end) const {
+    Held held;
+    widen({stored}, held.z);
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) {
-        const bool live = i < end && x_.takes_part(i, k);
-        z[k] = live ? transform_(z[k], x_.column(i) + k) : minus_infinity<T>();
-      }
-    } else if (i >= end || x_.partial(i)) {
-#pragma unroll
-      for (int k = 0; k < kLanes; ++k) {
-        if (i >= end || !x_.takes_part(i, k)) z[k] = minus_infinity<T>();
-      }
+    for (int k = 0; k < kLanes; ++k) {
+      const bool live = i < end && x_.takes_part(i, k);
+      held.z[k] = live ? transform_(held.z[k], x_.column(i) + k) : minus_infinity<T>();
     }
+    return held;
+  }
+
+  template <int P>
+  __device__ static T largest(const Held (&held)[P]) {
+    T m = largest_or_nan(held[0].z);
+#pragma unroll
+    for (int p = 1; p < P; ++p) {
+      const T both[] = {m, largest_or_nan(held[p].z)};
+      m = largest_or_nan(both);
+    }
+    return m;
+  }
+  __device__ static void values(const Held& held, T (&z)[kLanes]) {
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) z[k] = held.z[k];
+  }
+
+  template <class Out>
+  __device__ AnyStore<In> store(void* row, const Operand& to) const {
+    return {row, to.dtype, to.col_stride, cols_, x_.column(0)};
   }
 
  private:
   PackReader<In> x_;
-  std::conditional_t<General, Transform<T>, NoTransform<T>> transform_;
+  std::int64_t cols_;
+  Transform<T> transform_;
 };
+
+// Out is the stored type of the output, void where only the call knows it: then the row is any.
+template <class In, class Out>
+using LogitsFor = std::conditional_t<std::is_void_v<Out>, AnyLogits<In>, DenseLogits<In>>;
 
 }  // namespace onepass

@@ -9,55 +9,14 @@
 //         option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "dispatch/gpu_rows.hpp"
-#include "merge/cluster.cuh"
+#include "ops/row/launch.cuh"
 #include "ops/softmax/forward.cuh"
-#include "ops/softmax/ship.cuh"
 #include "ops/softmax/variants.hpp"
 
 namespace onepass::ops::softmax {
-namespace {
-
-static_assert(gpu_rows::kMostCluster == kMostCluster, "a block has a slot for each of its cluster");
-
-template <class In, class Out, int P>
-__global__ __launch_bounds__(512) void kernel(const __grid_constant__ RowArgs args, Reach reach) {
-  using Row = ForwardRow<In, Out>;
-  using T = typename Row::T;
-  using Fold = ClusterFold<Merge<T>>;
-  __shared__ typename Fold::Scratch scratch;
-  const Fold cluster(scratch);
-  const int split = cluster_size();
-  const Row row(args, reach, args.first_row + blockIdx.x / split);
-
-  // This block's piece of the row.
-  const int piece = (row.packs() + split - 1) / split;
-  const int begin = piece * cluster_rank();
-  const int end = min(begin + piece, row.packs());
-  const int first = begin + static_cast<int>(threadIdx.x);
-  const auto step = static_cast<int>(blockDim.x);
-
-  T z[P * Row::kLanes];
-  row.template load<P>(first, step, end, z);
-  const State<T> mine = row.fold(z);
-  const State<T> total = cluster.all(mine);
-  row.template finish<P>(first, step, end, z, mine, total);
-  if (begin == 0 && threadIdx.x == 0) row.conclude(total);
-}
-
-struct Kernels {
-  template <class In, class Out, int P>
-  static constexpr auto get() {
-    return kernel<In, Out, P>;
-  }
-};
-
-}  // namespace
 
 Status gpu_block(const RowArgs& args, const Plan& plan) {
-  return with_kernel<Kernels>(args, plan, [&](auto* kernel) {
-    return launch_clusters(kernel, plan, args, args, reach_of(args.space, args.logits.x));
-  });
+  return run_block<ForwardRows>(args, plan);
 }
 
 }  // namespace onepass::ops::softmax

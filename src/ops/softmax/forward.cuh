@@ -1,12 +1,8 @@
-// softmax, log_softmax and logsumexp of a row that its threads hold in registers: one read, one write.
-//
-// The three differ in one multiplication and one addition an element, so the call says which it is;
-// stored types are compiled in. Out = void is the general row: every option, every output dtype.
+// softmax, log_softmax and logsumexp of one row. The three differ in what they write, so the call says
+// which it is; stored types are compiled in. Out = void is the row with any options.
 #pragma once
 
-#include "core/pack.cuh"
-#include "merge/thread.cuh"
-#include "ops/row/device_row.cuh"
+#include "merge/operators.hpp"
 #include "ops/row/logits.cuh"
 
 namespace onepass::ops::softmax {
@@ -14,94 +10,108 @@ namespace onepass::ops::softmax {
 template <class In, class Out>
 class ForwardRow {
  public:
-  using T = Compute<In>;
-  static constexpr bool kGeneral = std::is_void_v<Out>;
-  static constexpr int kLanes = Pack<In>::kLanes;
+  using Logits = LogitsFor<In, Out>;
+  using Args = typename Logits::Args;
+  using T = typename Logits::T;
+  using Stored = typename Logits::Stored;
+  using Held = typename Logits::Held;
+  using Edge = typename Logits::Edge;
+  using Join = Merge<T>;
+  using Partial = State<T>;
 
-  __device__ ForwardRow(const RowArgs& args, Reach reach, std::int64_t row)
-      : args_(args), row_(row), logits_(args, reach, row) {}
+  __device__ ForwardRow(const Args& args, std::int64_t row)
+      : args_(args), row_(row), logits_(args, row) {}
 
   __device__ int packs() const { return logits_.packs(); }
-
-  // Packs first, first + step, … before `end`: all on their way before the first is used.
-  template <int P>
-  __device__ void fetch(int first, int step, int end, Pack<In> (&packs)[P]) const {
-#pragma unroll
-    for (int p = 0; p < P; ++p) packs[p] = logits_.fetch(first + p * step, end);
-  }
-
-  __device__ Pack<In> fetch(int i, int end) const { return logits_.fetch(i, end); }
-
-  template <int P>
-  __device__ void convert(const Pack<In> (&packs)[P], int first, int step, int end,
-                          T (&z)[P * kLanes]) const {
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      logits_.convert(packs[p], first + p * step, end,
-                      reinterpret_cast<T(&)[kLanes]>(z[p * kLanes]));
-    }
+  __device__ Stored fetch(int i, int end) const { return logits_.fetch(i, end); }
+  __device__ int edges() const { return logits_.edges(); }
+  __device__ Edge fetch_edge(int e) const { return logits_.fetch_edge(e); }
+  __device__ static Partial fold_edge(Edge edge) { return leaf(Logits::value(edge)); }
+  __device__ Held hold(const Stored& stored, int i, int end) const {
+    return logits_.hold(stored, i, end);
   }
 
   template <int P>
-  __device__ void load(int first, int step, int end, T (&z)[P * kLanes]) const {
-    Pack<In> packs[P];
-    fetch(first, step, end, packs);
-    convert(packs, first, step, end, z);
-  }
-
-  // z becomes what finish() needs of it: exp(z − m) for softmax, z − m for its logarithm, where m is
-  // the maximum of this thread's own.
-  template <int N>
-  __device__ State<T> fold(T (&z)[N]) const {
-    const bool keeps_log = args_.op == Op::log_softmax;
-    const T m = largest_or_nan(z);
+  __device__ Partial fold(const Held (&held)[P], int live) const {
+    const T m = Logits::largest(held);
     const T s = shift(m);
     T d = 0;
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      const T difference = z[i] - s;
-      const T e = exponential(difference);
-      d += e;
-      z[i] = keeps_log ? difference : e;
+    for (int p = 0; p < P; ++p) {
+      if (p >= live) break;
+      T z[kLanes];
+      Logits::values(held[p], z);
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) d += exponential(z[k] - s);
     }
     return {m, d};
   }
 
-  // `mine` is what fold() gave this thread, `total` the whole row's.
-  template <int P>
-  __device__ void finish(int first, int step, int end, const T (&z)[P * kLanes], State<T> mine,
-                         State<T> total) const {
-    if (args_.op == Op::logsumexp) return;
-    // out = z · scale + offset
-    T scale = factor(total, mine.m);
-    T offset = 0;
-    if (args_.op == Op::log_softmax) {
-      scale = 1;
-      offset = total.d == T(0) ? T(0) : (shift(mine.m) - total.m) - log(total.d);
-    }
-    const RowStore<Out> out(row_data(args_.space, args_.out, row_), args_.out.dtype,
-                            kGeneral ? args_.out.col_stride : 1, args_.space.cols);
+  // What every element of the row needs of its total.
+  struct Scale {
+    T shift;
+    T factor;  // softmax: 1 / d, for 16 bits −log2 d; log_softmax: −log d
+  };
+
+  __device__ bool writes() const { return args_.op != Op::logsumexp; }
+
+  __device__ Scale scale(Partial total) const {
+    const T s = shift(total.m);
+    if (total.d == T(0)) return {s, kTwos || logs() ? T(0) : T(1)};
+    if (logs()) return {s, -log(total.d)};
+    if constexpr (kTwos) return {s, -__log2f(total.d)};
+    return {s, T(1) / total.d};
+  }
+
+  __device__ void finish(int i, const Held& held, Scale scale) const {
+    T z[kLanes];
+    Logits::values(held, z);
+    if (logs()) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const int i = first + p * step;
-      if (i >= end) continue;
-      T values[kLanes];
+      for (T& value : z) value = logarithm(value, scale);
+    } else {
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) values[k] = z[p * kLanes + k] * scale + offset;
-      out.put(logits_.column(i), values);
+      for (T& value : z) value = weight(value, scale);
     }
+    store().put(i, z);
+  }
+
+  __device__ void finish_edge(int e, Edge edge, Scale scale) const {
+    const T z = Logits::value(edge);
+    store().put_at(logits_.edge_column(e), logs() ? logarithm(z, scale) : weight(z, scale));
   }
 
   // By one thread of the row.
-  __device__ void conclude(State<T> total) const {
-    const Operand& to = args_.op == Op::logsumexp ? args_.out : args_.lse;
-    if (to) write(row_data(args_.space, to, row_), to.dtype, 0, logsumexp(total));
+  __device__ void conclude(Partial total) const {
+    const auto& to = writes() ? args_.lse : args_.out;
+    if (to) write(row_of(args_, to, row_), to.dtype, 0, logsumexp(total));
   }
 
  private:
-  const RowArgs& args_;
+  static constexpr int kLanes = Logits::kLanes;
+  static constexpr bool kTwos = std::is_same_v<Out, F16> || std::is_same_v<Out, BF16>;
+
+  __device__ bool logs() const { return args_.op == Op::log_softmax; }
+
+  __device__ static T logarithm(T z, Scale scale) { return (z - scale.shift) + scale.factor; }
+  __device__ static T weight(T z, Scale scale) {
+    if constexpr (kTwos) return exponential(z - scale.shift, scale.factor);
+    return exponential(z - scale.shift) * scale.factor;
+  }
+
+  __device__ auto store() const {
+    return logits_.template store<Out>(row_of(args_, args_.out, row_), args_.out);
+  }
+
+  const Args& args_;
   std::int64_t row_;
-  LogitsRow<In, kGeneral> logits_;
+  Logits logits_;
+};
+
+struct ForwardRows {
+  static constexpr bool kWidens = true;  // f16 and bf16 to f32 has kernels of its own
+  template <class In, class Out>
+  using Row = ForwardRow<In, Out>;
 };
 
 }  // namespace onepass::ops::softmax

@@ -1,0 +1,163 @@
+#include "dispatch/gpu_tuning.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace onepass {
+namespace {
+
+constexpr std::string_view kFormat = "onepass-tuning-1";
+constexpr std::array<std::string_view, 3> kFamilies = {"map", "fold", "pair"};
+
+constexpr const char* kH200 =
+#include "dispatch/tuning/h200.inc"
+    ;
+
+std::optional<Family> family_named(std::string_view name) {
+  for (std::size_t i = 0; i < kFamilies.size(); ++i) {
+    if (kFamilies[i] == name) return static_cast<Family>(i);
+  }
+  return std::nullopt;
+}
+
+double octaves(std::int64_t a, std::int64_t b) {
+  return std::log2(static_cast<double>(std::max<std::int64_t>(a, 1)) /
+                   static_cast<double>(std::max<std::int64_t>(b, 1)));
+}
+
+// A launch for longer rows suits shorter ones better than the other way round; and the length of the rows
+// matters more than their number, which past kMany does not matter at all.
+constexpr std::int64_t kMany = 1024;
+constexpr double kFar = 2;
+
+double distance(const GpuTuning::Point& point, std::int64_t packs, std::int64_t rows) {
+  const double longer = octaves(point.packs, packs);
+  const double more = octaves(std::min(point.rows, kMany), std::min(rows, kMany));
+  return (longer >= 0 ? longer : -1.5 * longer) + 0.5 * std::abs(more);
+}
+
+}  // namespace
+
+Status GpuTuning::parse(std::string_view text, GpuTuning& out) {
+  GpuTuning tuning;
+  std::istringstream lines{std::string(text)};
+  int number = 0;
+  const auto bad = [&](const std::string& what) {
+    return Status{Code::invalid_argument, "tuning: line " + std::to_string(number) + ": " + what};
+  };
+  bool begun = false;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line);
+    std::string first;
+    if (!(words >> first) || first[0] == '#') continue;
+    std::string rest;
+    if (!begun) {
+      if (first != kFormat || !(words >> tuning.sm_ >> tuning.processors_) || words >> rest) {
+        return bad("'" + line + "' is not '" + std::string(kFormat) + " SM PROCESSORS'");
+      }
+      begun = true;
+      continue;
+    }
+    const auto family = family_named(first);
+    Point point{};
+    std::string launch;
+    if (!family || !(words >> point.element_bytes >> point.packs >> point.rows >> launch) ||
+        words >> rest) {
+      return bad("'" + line + "' is not 'map|fold|pair BYTES PACKS ROWS LAUNCH'");
+    }
+    const auto named = gpu_rows::launch_named(launch);
+    if (!named) return bad("'" + launch + "' is no launch");
+    point.family = *family;
+    point.launch = *named;
+    tuning.add(point);
+  }
+  if (!begun)
+    return {Code::invalid_argument, "tuning: it does not begin with " + std::string(kFormat)};
+  out = std::move(tuning);
+  return {};
+}
+
+std::string GpuTuning::text() const {
+  std::ostringstream out;
+  out << kFormat << ' ' << sm_ << ' ' << processors_ << '\n';
+  for (const Point& p : points_) {
+    out << kFamilies[static_cast<std::size_t>(p.family)] << ' ' << p.element_bytes << ' ' << p.packs
+        << ' ' << p.rows << ' ' << gpu_rows::name_of(p.launch) << '\n';
+  }
+  return out.str();
+}
+
+std::string GpuTuning::refuses(const Machine& machine) const {
+  if (sm_ == machine.gpu.sm && processors_ == machine.gpu.processors) return {};
+  return "it was measured on an sm_" + std::to_string(sm_) + " with " +
+         std::to_string(processors_) + " processors, this is an sm_" +
+         std::to_string(machine.gpu.sm) + " with " + std::to_string(machine.gpu.processors);
+}
+
+std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine& m) const {
+  if (gpu_rows::is_general(p)) return std::nullopt;
+  const std::int64_t packs = gpu_rows::packs(p);
+  const Point* nearest = nullptr;
+  for (const Point& point : points_) {
+    if (point.family != family_of(p.op)) continue;
+    if (point.element_bytes != static_cast<int>(size_of(p.in))) continue;
+    if (!gpu_rows::fits(point.launch, p, m)) continue;
+    if (nearest == nullptr || distance(point, packs, p.rows) < distance(*nearest, packs, p.rows)) {
+      nearest = &point;
+    }
+  }
+  if (nearest == nullptr || distance(*nearest, packs, p.rows) > kFar) return std::nullopt;
+  return nearest->launch;
+}
+
+const GpuTuning* built_in_tuning(const Machine& machine) {
+  static const GpuTuning h200 = [] {
+    GpuTuning table;
+    // A table that cannot be read is an empty one; a test reads it.
+    if (!GpuTuning::parse(kH200, table).ok()) table = {};
+    return table;
+  }();
+  return h200.refuses(machine).empty() ? &h200 : nullptr;
+}
+
+std::string user_tuning_path() {
+  if (const char* named = std::getenv("ONEPASS_TUNING")) return named;
+  std::filesystem::path folder;
+  if (const char* config = std::getenv("XDG_CONFIG_HOME")) {
+    folder = config;
+  } else if (const char* home = std::getenv("HOME")) {
+    folder = std::filesystem::path(home) / ".config";
+  } else {
+    return {};
+  }
+  return (folder / "onepass" / "tuning.txt").string();
+}
+
+Status user_tuning(const Machine& machine, GpuTuning& out, bool& found) {
+  found = false;
+  const std::string path = user_tuning_path();
+  std::error_code error;
+  const bool named = std::getenv("ONEPASS_TUNING") != nullptr;
+  if (path.empty() || (!named && !std::filesystem::exists(path, error))) return {};
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return {Code::invalid_argument, "tuning: '" + path + "' cannot be read"};
+  GpuTuning tuning;
+  if (Status status = GpuTuning::parse(text, tuning); !status.ok()) {
+    return {status.code(), status.message() + ", in '" + path + "'"};
+  }
+  if (const std::string refusal = tuning.refuses(machine); !refusal.empty()) {
+    return {Code::invalid_argument, "tuning: '" + path + "': " + refusal};
+  }
+  out = std::move(tuning);
+  found = true;
+  return {};
+}
+
+}  // namespace onepass

@@ -1,0 +1,62 @@
+// The sum or mean of all rows' losses, by one block, in the same order every time; and the factor that the
+// mean's gradient needs.
+
+#include "merge/block.cuh"
+#include "ops/loss/reduce.hpp"
+#include "runtime/launch.hpp"
+
+namespace onepass::ops::loss {
+namespace {
+
+constexpr int kReduceThreads = 1024;
+
+// Rows that are not ignored.
+__device__ double counted_rows(const RowArgs& args, const BlockFold<Add<double>>& block) {
+  double count = 0;
+  for (std::int64_t row = threadIdx.x; row < args.space.rows; row += blockDim.x) {
+    const void* target = row_data(args.space, args.target, row);
+    const std::int64_t index = args.target.dtype == DType::i32
+                                   ? *static_cast<const std::int32_t*>(target)
+                                   : *static_cast<const std::int64_t*>(target);
+    count += index == args.ignore_index ? 0 : 1;
+  }
+  return block.all(count);
+}
+
+__global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_constant__ RowArgs args) {
+  __shared__ BlockFold<Add<double>>::Scratch scratch;
+  const BlockFold<Add<double>> block(scratch);
+  double mine = 0;
+  for (std::int64_t row = threadIdx.x; row < args.space.rows; row += blockDim.x) {
+    mine += args.row_losses[row];
+  }
+  double total = block.all(mine);
+  if (args.reduction == Reduction::mean) {
+    const double count = counted_rows(args, block);
+    total = count == 0 ? 0 : total / count;
+  }
+  if (threadIdx.x == 0) write(args.out.data, args.out.dtype, 0, total);
+}
+
+__global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_constant__ RowArgs args) {
+  __shared__ BlockFold<Add<double>>::Scratch scratch;
+  const double count = counted_rows(args, BlockFold<Add<double>>(scratch));
+  if (threadIdx.x == 0) *args.mean_scale = count == 0 ? 0 : 1 / count;
+}
+
+Status run_one_block(void (*kernel)(RowArgs), const RowArgs& args, const Plan& plan) {
+  kernel<<<1, kReduceThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(args);
+  return launch_status(plan.variant);
+}
+
+}  // namespace
+
+Status reduce_losses(const RowArgs& args, const Plan& plan) {
+  return run_one_block(sum_losses, args, plan);
+}
+
+Status find_mean_scale(const RowArgs& args, const Plan& plan) {
+  return run_one_block(count_rows, args, plan);
+}
+
+}  // namespace onepass::ops::loss

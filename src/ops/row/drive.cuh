@@ -1,0 +1,269 @@
+// Fold, climb, finish on a GPU: the kernels that every row op runs in, one a regime.
+//
+// A Row brings
+//   Args                          what it is made from
+//   Join, Partial = Join::Value   what a part of a row folds to
+//   Stored, Held                  a pack as it lies in memory, and as a thread or a block keeps it
+//   Row(args, row), packs()
+//   fetch(i, end), hold(stored, i, end)   from memory; what is kept of it
+//   fold(held[P], live)           -> Partial; packs from `live` on are empty in the whole warp
+//   writes(), scale(total), finish(i, held, scale)   writes pack i
+//   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
+//   conclude(total)               by one thread: writes what there is one of a row
+// and gets groups of lanes, blocks, clusters and the grid from here. Every pack is read once and kept on
+// chip until its row's total is known.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "dispatch/gpu_rows.hpp"
+#include "merge/cluster.cuh"
+#include "merge/grid.cuh"
+
+namespace onepass {
+
+// Packs first, first + step, … before `end`: all on their way before the first is used.
+template <class Row, int P>
+__device__ inline void hold_packs(const Row& row, int first, int step, int end,
+                                  typename Row::Held (&held)[P]) {
+  typename Row::Stored stored[P];
+#pragma unroll
+  for (int p = 0; p < P; ++p) stored[p] = row.fetch(first + p * step, end);
+#pragma unroll
+  for (int p = 0; p < P; ++p) held[p] = row.hold(stored[p], first + p * step, end);
+}
+
+// How many of a thread's P packs any thread of its warp has, the warp's first being `of_warp`: what comes
+// after them all can leave out.
+template <int P>
+__device__ inline int live_packs(int of_warp, int step, int end) {
+  int live = 0;
+#pragma unroll
+  for (int p = 0; p < P; ++p) live += of_warp + p * step < end ? 1 : 0;
+  return live;
+}
+
+template <class Row, int P>
+__device__ inline void finish_packs(const Row& row, int first, int step, int end,
+                                    const typename Row::Held (&held)[P],
+                                    const typename Row::Scale& scale) {
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    if (first + p * step < end) row.finish(first + p * step, held[p], scale);
+  }
+}
+
+// The edges first, first + step, …; the first of them was fetched with the packs.
+template <class Row>
+__device__ inline void fold_edges(const Row& row, int first, int step, typename Row::Edge edge,
+                                  typename Row::Partial& mine) {
+  if (first >= row.edges()) return;
+  mine = typename Row::Join()(mine, row.fold_edge(edge));
+  for (int e = first + step; e < row.edges(); e += step) {
+    mine = typename Row::Join()(mine, row.fold_edge(row.fetch_edge(e)));
+  }
+}
+
+template <class Row>
+__device__ inline void finish_edges(const Row& row, int first, int step, typename Row::Edge edge,
+                                    const typename Row::Scale& scale) {
+  if (first >= row.edges()) return;
+  row.finish_edge(first, edge, scale);
+  for (int e = first + step; e < row.edges(); e += step) {
+    row.finish_edge(e, row.fetch_edge(e), scale);
+  }
+}
+
+// Blocks of kGroupThreads whose registers a processor is to have room for.
+template <class Row>
+constexpr int groups_at_once(int rows) {
+  const bool any = std::is_same_v<typename Row::Args, RowArgs>;
+  return any ? 2 : rows > 1 || sizeof(typename Row::Held) > kPackBytes ? 4 : 5;
+}
+
+// 2^lanes_log lanes a row, R rows a group of lanes. Rows that are on their way together lie side by side.
+template <class Row, int P, int R>
+__global__ __launch_bounds__(gpu_rows::kGroupThreads,
+                             groups_at_once<Row>(R)) void group_rows(const __grid_constant__
+                                                                     typename Row::Args args,
+                                                                     int lanes_log) {
+  using Join = typename Row::Join;
+  const int lanes = 1 << lanes_log;
+  const int groups = kWarp >> lanes_log;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread & (lanes - 1);
+  const std::int64_t warp = (blockIdx.x * std::int64_t{blockDim.x} + thread) / kWarp;
+  const std::int64_t first = args.first_row + warp * (groups * R) + (thread % kWarp >> lanes_log);
+  // A group past the last row goes along, for the warp's shuffles, and writes nothing.
+  const auto row_of_turn = [&](int r) {
+    return Row(args, min(first + r * groups, args.end_row - 1));
+  };
+  typename Row::Held held[R][P];
+  typename Row::Edge edge[R];
+  typename Row::Partial total[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const Row row = row_of_turn(r);
+    edge[r] = row.fetch_edge(lane);
+    hold_packs(row, lane, lanes, row.packs(), held[r]);
+  }
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const Row row = row_of_turn(r);
+    total[r] = row.fold(held[r], live_packs<P>(0, lanes, row.packs()));
+    fold_edges(row, lane, lanes, edge[r], total[r]);
+  }
+  group_fold(total, Join(), lanes);
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    if (first + r * groups >= args.end_row) return;
+    const Row row = row_of_turn(r);
+    if (row.writes()) {
+      const typename Row::Scale scale = row.scale(total[r]);
+      finish_packs(row, lane, lanes, row.packs(), held[r], scale);
+      finish_edges(row, lane, lanes, edge[r], scale);
+    }
+    if (lane == 0) row.conclude(total[r]);
+  }
+}
+
+// One block's chunk of a row: P packs a thread in registers; a Long one goes on in shared memory, as far
+// as `staged` packs, and what is left is read a second time, last first, so that L2 has most of it. A
+// thread finds in the stage what it put there itself. The first chunk has the row's edges.
+template <class Row, int P, bool Long>
+class Chunk {
+ public:
+  using Join = typename Row::Join;
+  using Partial = typename Row::Partial;
+  using Held = typename Row::Held;
+
+  __device__ Chunk(const Row& row, int size, int index, Held* stage, int staged)
+      : row_(row), stage_(stage), has_edges_(index == 0) {
+    const int begin = min(size * index, row.packs());
+    end_ = min(begin + size, row.packs());
+    first_ = begin + thread();
+    stage_begin_ = begin + P * step();
+    stage_end_ = min(end_, stage_begin_ + staged);
+  }
+
+  __device__ Partial fold() {
+    if (has_edges_) edge_ = row_.fetch_edge(thread());
+    hold_packs(row_, first_, step(), end_, held_);
+    Partial mine = row_.fold(held_, live_packs<P>(of_warp(first_), step(), end_));
+    if constexpr (Long) {
+      for (int i = first_ + P * step(); i < end_; i += kTile * step()) {
+        Held tile[kTile];
+        hold_packs(row_, i, step(), end_, tile);
+        if (row_.writes()) {
+#pragma unroll
+          for (int p = 0; p < kTile; ++p) {
+            const int at = i + p * step();
+            if (at < stage_end_) stage_[at - stage_begin_] = tile[p];
+          }
+        }
+        mine = Join()(mine, row_.fold(tile, live_packs<kTile>(of_warp(i), step(), end_)));
+      }
+    }
+    if (has_edges_) fold_edges(row_, thread(), step(), edge_, mine);
+    return mine;
+  }
+
+  __device__ void finish(const Partial& total) const {
+    if (!row_.writes()) return;
+    const typename Row::Scale scale = row_.scale(total);
+    if constexpr (Long) {
+      const int tile_step = kTile * step();
+      int i = first_ + P * step();
+      while (i + tile_step < end_) i += tile_step;
+      for (; i >= first_ + P * step(); i -= tile_step) {
+        Held tile[kTile];
+#pragma unroll
+        for (int p = 0; p < kTile; ++p) {
+          const int at = i + p * step();
+          tile[p] = at < stage_end_ ? stage_[at - stage_begin_]
+                                    : row_.hold(row_.fetch(at, end_), at, end_);
+        }
+        finish_packs(row_, i, step(), end_, tile, scale);
+      }
+    }
+    finish_packs(row_, first_, step(), end_, held_, scale);
+    if (has_edges_) finish_edges(row_, thread(), step(), edge_, scale);
+  }
+
+ private:
+  static constexpr int kTile = sizeof(Held) == sizeof(typename Row::Stored) ? 4 : 2;
+
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int step() { return static_cast<int>(blockDim.x); }
+  __device__ static int of_warp(int i) { return i - thread() % kWarp; }
+
+  const Row& row_;
+  Held* stage_;
+  bool has_edges_;
+  int first_, end_;  // this thread's first pack, and the chunk's end
+  int stage_begin_, stage_end_;
+  Held held_[P];
+  typename Row::Edge edge_{};
+};
+
+// Blocks of kBlockThreads whose registers a processor is to have room for.
+template <class Row>
+constexpr int blocks_at_once(int packs, bool is_long) {
+  if (std::is_same_v<typename Row::Args, RowArgs>) return 1;
+  const int units = packs * static_cast<int>(sizeof(typename Row::Held)) / kPackBytes;
+  if (sizeof(typename Row::Held) > kPackBytes) return units <= 8 ? 2 : 1;
+  return is_long ? 2 : units <= 2 ? 4 : units <= 4 ? 3 : 2;
+}
+
+// A block a row, or a cluster of blocks, each with its chunk of `size` packs.
+template <class Row, int P, bool Long>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads,
+                             blocks_at_once<Row>(P, Long)) void block_rows(const __grid_constant__
+                                                                           typename Row::Args args,
+                                                                           int size, int staged) {
+  using Fold = ClusterFold<typename Row::Join>;
+  extern __shared__ __align__(16) std::byte stage[];
+  __shared__ typename Fold::Scratch scratch;
+  const Fold cluster(scratch);
+  const Row row(args, args.first_row + cluster_index());
+  Chunk<Row, P, Long> chunk(row, size, cluster_rank(), reinterpret_cast<typename Row::Held*>(stage),
+                            staged);
+  const auto total = cluster.all(chunk.fold());
+  chunk.finish(total);
+  if (cluster_rank() == 0 && threadIdx.x == 0) row.conclude(total);
+}
+
+// Rows over all blocks at once, in waves of as many rows as go.
+template <class Row, int P>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kGridBlocks) void grid_rows(
+    const __grid_constant__ typename Row::Args args, typename Row::Partial* partials, int split,
+    int size, int staged) {
+  using Join = typename Row::Join;
+  extern __shared__ __align__(16) std::byte stage[];
+  __shared__ typename BlockFold<Join>::Scratch scratch;
+  const BlockFold<Join> block(scratch);
+  const auto slots = static_cast<int>(gridDim.x) / split;  // rows a wave
+  const int slot = static_cast<int>(blockIdx.x) / split;
+  const int index = static_cast<int>(blockIdx.x) % split;
+  for (std::int64_t wave = 0; args.first_row + wave * slots < args.end_row; ++wave) {
+    // Waves take turns between two sets of partials, so that one barrier a wave is enough.
+    const GridFold<Join> grid(partials + (wave % 2) * slots * split, split);
+    const std::int64_t wanted = args.first_row + wave * slots + slot;
+    const bool mine = wanted < args.end_row;
+    const Row row(args, mine ? wanted : args.end_row - 1);
+    Chunk<Row, P, true> chunk(row, size, index, reinterpret_cast<typename Row::Held*>(stage),
+                              staged);
+    if (mine) {
+      const auto folded = block.all(chunk.fold());
+      if (threadIdx.x == 0) grid.put(slot, index, folded);
+    }
+    cooperative_groups::this_grid().sync();
+    if (mine) {
+      const auto total = grid.all(slot, block);
+      chunk.finish(total);
+      if (index == 0 && threadIdx.x == 0) row.conclude(total);
+    }
+  }
+}
+
+}  // namespace onepass

@@ -1,0 +1,138 @@
+// From a checked call to the kernel that was compiled for it. An op's Rows says which Row goes with a
+// pair of stored types: `template <class In, class Out> using Row = …`, Out = void for any options.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <bit>
+
+#include "onepass/plan.hpp"
+#include "ops/row/drive.cuh"
+#include "ops/row/flat.hpp"
+#include "runtime/launch.hpp"
+
+namespace onepass {
+
+template <class Args>
+Args args_for(const RowArgs& args) {
+  if constexpr (std::is_same_v<Args, FlatArgs>) {
+    return flat(args);
+  } else {
+    return args;
+  }
+}
+
+// Calls body(Type<Row>): the usual pairs of dtypes without options are compiled as such, everything
+// else takes any.
+template <class Rows, class Body>
+Status with_row(const RowArgs& args, const Plan& plan, Body body) {
+  const auto as = [&]<class In, class Out>(Type<In>, Type<Out>) {
+    return body(Type<typename Rows::template Row<In, Out>>{});
+  };
+  const DType in = args.y ? args.y.dtype : args.logits.x.dtype;
+  const DType out = traffic(args.op).writes > 0 ? args.out.dtype : in;
+  const bool same = !plan.general && out == in;
+  const bool wider = !plan.general && out == DType::f32;
+  switch (in) {
+    case DType::f16:
+      if (same) return as(Type<F16>{}, Type<F16>{});
+      if (wider && Rows::kWidens) return as(Type<F16>{}, Type<float>{});
+      return as(Type<F16>{}, Type<void>{});
+    case DType::bf16:
+      if (same) return as(Type<BF16>{}, Type<BF16>{});
+      if (wider && Rows::kWidens) return as(Type<BF16>{}, Type<float>{});
+      return as(Type<BF16>{}, Type<void>{});
+    case DType::f64: return as(Type<double>{}, Type<void>{});
+    default:
+      if (same) return as(Type<float>{}, Type<float>{});
+      return as(Type<float>{}, Type<void>{});
+  }
+}
+
+template <class Row>
+inline constexpr bool kTakesAny = std::is_same_v<typename Row::Args, RowArgs>;
+
+inline cudaLaunchConfig_t config_of(const Plan& plan, const RowArgs& args) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(plan.blocks);
+  config.blockDim = static_cast<unsigned>(plan.threads);
+  config.dynamicSmemBytes = plan.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(args.stream);
+  return config;
+}
+
+// plan.row_threads lanes a row, plan.packs packs a lane, kGroupPacks in all with its other rows.
+template <class Rows>
+Status run_group(const RowArgs& args, const Plan& plan) {
+  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
+    const auto launch = [&]<int P, int R>() {
+      const cudaLaunchConfig_t config = config_of(plan, args);
+      cudaLaunchKernelEx(&config, group_rows<Row, P, R>, args_for<typename Row::Args>(args),
+                         std::countr_zero(static_cast<unsigned>(plan.row_threads)));
+      return launch_status(plan.variant);
+    };
+    if constexpr (!kTakesAny<Row>) {
+      if (plan.packs == 2) return launch.template operator()<2, 2>();
+    }
+    return launch.template operator()<4, 1>();
+  });
+}
+
+// plan.split blocks a cluster, plan.packs packs a thread, the rest in shared memory.
+template <class Rows>
+Status run_block(const RowArgs& args, const Plan& plan) {
+  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
+    const auto launch = [&](auto* kernel) {
+      if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
+          !status.ok()) {
+        return status;
+      }
+      cudaLaunchConfig_t config = config_of(plan, args);
+      cudaLaunchAttribute cluster{};
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
+      config.attrs = &cluster;
+      config.numAttrs = plan.split > 1 ? 1 : 0;
+      if (plan.split > 8) {  // more than every GPU with clusters promises
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+      }
+      cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args), plan.chunk,
+                         static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+      return launch_status(plan.variant);
+    };
+    if constexpr (kTakesAny<Row>) {
+      return launch(block_rows<Row, gpu_rows::kAnyPacks, true>);
+    } else {
+      if (plan.looped) return launch(block_rows<Row, gpu_rows::kLoopPacks, true>);
+      if (plan.packs == 2) return launch(block_rows<Row, 2, false>);
+      if (plan.packs == 4) return launch(block_rows<Row, 4, false>);
+      return launch(block_rows<Row, 8, false>);
+    }
+  });
+}
+
+// All blocks on the GPU at once, so that they can wait for each other.
+template <class Rows>
+Status run_grid(const RowArgs& args, const Plan& plan) {
+  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
+    const auto kernel = grid_rows < Row,
+               kTakesAny<Row> ? gpu_rows::kAnyPacks : gpu_rows::kLoopPacks > ;
+    if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
+        !status.ok()) {
+      return status;
+    }
+    cudaLaunchConfig_t config = config_of(plan, args);
+    cudaLaunchAttribute together{};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    config.attrs = &together;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args),
+                       reinterpret_cast<typename Row::Partial*>(args.workspace), plan.split,
+                       plan.chunk,
+                       static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+    return launch_status(plan.variant);
+  });
+}
+
+}  // namespace onepass

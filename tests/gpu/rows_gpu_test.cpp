@@ -1,0 +1,182 @@
+// What ships on the GPU under load: threads and streams, graphs, repeats, huge tensors. The same call gives
+// the same bits, always.
+
+#ifdef ONEPASS_HAS_CUDA
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "onepass/ops.hpp"
+#include "runtime/gpu.hpp"
+
+namespace onepass {
+namespace {
+
+struct Shape {
+  std::int64_t rows, cols;
+};
+
+// One of each kernel: lanes, a block, clusters, the grid.
+constexpr Shape kShapes[] = {{1000, 129}, {300, 4097}, {3, 50257}, {2, 3000001}};
+
+// Uniform logits on the GPU, and room for the result.
+class Softmax {
+ public:
+  explicit Softmax(Shape shape) : shape_(shape) {
+    std::mt19937 random(7);
+    std::uniform_real_distribution<float> uniform(-8, 8);
+    std::vector<float> x(elements());
+    for (float& value : x) value = uniform(random);
+    if (!x_.allocate(bytes()).ok() || !y_.allocate(bytes()).ok() ||
+        !gpu::upload(x_.data(), x.data(), bytes()).ok()) {
+      throw std::runtime_error("no memory on the GPU");
+    }
+  }
+
+  Status run(const Context& context, const SoftmaxOptions& options = {}, std::int64_t first = 0,
+             std::int64_t rows = 0) const {
+    const auto skipped = static_cast<std::size_t>(first * shape_.cols) * sizeof(float);
+    const std::int64_t count = rows == 0 ? shape_.rows : rows;
+    return softmax(context, {x_.data() + skipped, DType::f32, {count, shape_.cols}},
+                   Tensor{y_.data() + skipped, DType::f32, {count, shape_.cols}}, options);
+  }
+
+  std::vector<float> result() const {
+    std::vector<float> y(elements());
+    EXPECT_TRUE(gpu::synchronize().ok());
+    EXPECT_TRUE(gpu::download(y.data(), y_.data(), bytes()).ok());
+    return y;
+  }
+
+  void poison() const { EXPECT_TRUE(gpu::fill(y_.data(), 0xFF, bytes()).ok()); }
+
+ private:
+  std::size_t elements() const { return static_cast<std::size_t>(shape_.rows * shape_.cols); }
+  std::size_t bytes() const { return elements() * sizeof(float); }
+
+  Shape shape_;
+  gpu::Buffer x_, y_;
+};
+
+class RowsGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status status = gpu::available(); !status.ok()) GTEST_SKIP() << status.message();
+  }
+};
+
+TEST_F(RowsGpuTest, AThousandRepeatsAreTheSameBits) {
+  for (const Shape shape : kShapes) {
+    const Softmax op(shape);
+    Plan plan;
+    ASSERT_TRUE(op.run(Context::cuda(), {.plan = &plan}).ok());
+    const std::vector<float> first = op.result();
+    for (int batch = 0; batch < 4; ++batch) {
+      op.poison();
+      for (int i = 0; i < 250; ++i) ASSERT_TRUE(op.run(Context::cuda()).ok());
+      ASSERT_EQ(op.result(), first) << to_string(plan);
+    }
+  }
+}
+
+TEST_F(RowsGpuTest, AGraphReplaysTheSameBits) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const Context context = Context::cuda(stream);
+  for (const Shape shape : kShapes) {
+    const Softmax op(shape);
+    ASSERT_TRUE(op.run(context).ok());  // its workspace is there from now on
+    const std::vector<float> first = op.result();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    const Status status = op.run(context);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    op.poison();
+    ASSERT_TRUE(gpu::synchronize().ok());
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(op.result(), first) << shape.rows << "x" << shape.cols;
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(RowsGpuTest, EightThreadsOnEightStreams) {
+  constexpr int kThreads = 8;
+  std::vector<std::string> problems(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&problems, i] {
+      std::string& problem = problems[static_cast<std::size_t>(i)];
+      cudaStream_t stream = nullptr;
+      cudaStreamCreate(&stream);
+      const Softmax op(kShapes[static_cast<std::size_t>(i) % std::size(kShapes)]);
+      if (!op.run(Context::cuda(stream)).ok()) problem = "first run";
+      cudaStreamSynchronize(stream);
+      const std::vector<float> first = op.result();
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        if (const Status s = op.run(Context::cuda(stream)); !s.ok()) problem = s.message();
+      }
+      if (cudaStreamSynchronize(stream) != cudaSuccess) problem = "synchronize";
+      if (op.result() != first) problem = "other bits";
+      cudaStreamDestroy(stream);
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+}
+
+TEST_F(RowsGpuTest, BatchInvariantRowsAreTheSameBitsInAnyBatch) {
+  for (const Shape shape :
+       {Shape{300, 1000}, Shape{200, 50257}, Shape{40, 200001}, Shape{5, 3000001}}) {
+    const Softmax op(shape);
+    const SoftmaxOptions options{.batch_invariant = true};
+    ASSERT_TRUE(op.run(Context::cuda(), options).ok());
+    const std::vector<float> together = op.result();
+    op.poison();
+    for (std::int64_t row = 0; row < shape.rows;) {  // in batches of 1, 2, 3, …
+      const std::int64_t rows = std::min(shape.rows - row, row % 7 + 1);
+      ASSERT_TRUE(op.run(Context::cuda(), options, row, rows).ok());
+      row += rows;
+    }
+    EXPECT_EQ(op.result(), together) << shape.rows << "x" << shape.cols;
+  }
+}
+
+// More elements than 31 bits count: equal logits everywhere, so every result is 1 / cols.
+TEST_F(RowsGpuTest, MoreThanTwoToThe31Elements) {
+  constexpr std::int64_t kRows = 70001;
+  constexpr std::int64_t kCols = 32768;
+  constexpr std::size_t kBytes = static_cast<std::size_t>(kRows * kCols) * 2;
+  static_assert(kRows * kCols > std::int64_t{1} << 31);
+  gpu::Buffer x;
+  gpu::Buffer y;
+  if (!x.allocate(kBytes).ok() || !y.allocate(kBytes).ok()) GTEST_SKIP() << "a small GPU";
+  ASSERT_TRUE(gpu::fill(x.data(), 0, kBytes).ok());
+  ASSERT_TRUE(gpu::fill(y.data(), 0xFF, kBytes).ok());
+  ASSERT_TRUE(softmax(Context::cuda(), {x.data(), DType::f16, {kRows, kCols}},
+                      Tensor{y.data(), DType::f16, {kRows, kCols}})
+                  .ok());
+  ASSERT_TRUE(gpu::synchronize().ok());
+  constexpr std::uint16_t kExpected = 0x0200;  // 2^-15, a subnormal f16
+  std::vector<std::uint16_t> row(kCols);
+  for (const std::int64_t r :
+       {std::int64_t{0}, std::int64_t{65535}, std::int64_t{65536}, kRows - 1}) {
+    const auto at = static_cast<std::size_t>(r * kCols) * 2;
+    ASSERT_TRUE(gpu::download(row.data(), y.data() + at, row.size() * 2).ok());
+    for (const std::uint16_t value : row) ASSERT_EQ(value, kExpected) << "row " << r;
+  }
+}
+
+}  // namespace
+}  // namespace onepass
+
+#endif
