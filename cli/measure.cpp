@@ -256,9 +256,12 @@ class Measurement {
                         .role = find_variant(case_.op, plan.variant)->role,
                         .chosen = wanted == chosen_,
                         .run = {}};
+    // The chosen one as the dispatcher launches it, not as its name alone would.
+    const bool as_chosen = candidate.chosen && case_.variant.empty();
     for (const auto& call : calls_) {
-      candidate.run.emplace_back(
-          [this, wanted, &call = *call] { throw_unless_ok(call.run(context_of(case_), wanted)); });
+      candidate.run.emplace_back([this, name = as_chosen ? std::string() : wanted, &call = *call] {
+        throw_unless_ok(call.run(context_of(case_), name));
+      });
     }
     candidates_.push_back(std::move(candidate));
     return {};

@@ -257,12 +257,15 @@ inline std::optional<Launch> launch_named(std::string_view text) {
 // ---- variants by name -------------------------------------------------------------------------
 
 inline Plan group(const Problem& p, const Machine& m) { return plan_of(best_group(p, m), p, m); }
+// As few packs a thread as keep the row in registers, more than two; else the kernel that goes on.
 inline Plan block(const Problem& p, const Machine& m) {
-  for (const int held : {4, 8, 2}) {
-    if (const Launch launch{Kernel::block, held, 1}; fits(launch, p, m))
+  for (const int held : {4, 8}) {
+    const Launch launch{Kernel::block, held};
+    if (packs(p) <= std::int64_t{kBlockThreads} * held && fits(launch, p, m)) {
       return plan_of(launch, p, m);
+    }
   }
-  return {};
+  return plan_of({Kernel::block, is_general(p) ? kAnyPacks : kLoopPacks}, p, m);
 }
 inline Plan cluster(const Problem& p, const Machine& m) {
   Launch launch = best_block(p, m);

@@ -15,7 +15,7 @@ Status launch_status(std::string_view variant);
 // A cudaError_t: whether the current GPU can run what was compiled.
 int probe_kernel();
 
-// Lets a kernel have more shared memory than every kernel may.
+// Lets a kernel have more shared memory than every kernel may, beside what it declares.
 Status allow_shared(const void* kernel, std::size_t bytes);
 
 }  // namespace onepass

@@ -134,6 +134,18 @@ RC_GTEST_PROP(GeometryTest, EveryCandidateRunsAndHoldsItsRow, ()) {
   }
 }
 
+// A variant by name launches as it is quickest: a row in registers where they hold it.
+TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
+  const Machine& h200 = *find_machine("h200");
+  const auto block = [&](std::int64_t cols) {
+    return gpu_rows::block(problem_of(1024, cols, DType::f16), h200);
+  };
+  EXPECT_EQ(block(16384).packs, 4);
+  EXPECT_EQ(block(32768).packs, 8);
+  EXPECT_FALSE(block(32768).looped);
+  EXPECT_TRUE(block(40000).looped);
+}
+
 TEST(GeometryTest, OneLongRowHasManyProcessors) {
   const Machine& h200 = *find_machine("h200");
   const Plan one = choose(problem_of(1, 50257, DType::f16), h200);
