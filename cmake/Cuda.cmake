@@ -53,8 +53,7 @@ if(NOT architectures)
   onepass_gpus_here(architectures)
 endif()
 if(NOT architectures)
-  # PTX for whatever comes from sm_80 on, compiled by the driver when it is first needed.
-  set(architectures 80-virtual 90a-real)
+  set(architectures 80 90a-real)  # 80 brings its PTX along, for whatever comes after
 endif()
 
 if(NOT DEFINED ENV{CUDACXX})

@@ -3,8 +3,6 @@
 // slots of its own block. Where there are no clusters (before sm_90) a cluster is one block.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include <cstdint>
 
 #include "merge/block.cuh"
@@ -15,22 +13,19 @@ inline constexpr int kMostCluster = 16;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-__device__ inline int cluster_rank() {
-  return static_cast<int>(cooperative_groups::this_cluster().block_rank());
-}
-__device__ inline int cluster_size() {
-  return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
-}
+// nvcc's own functions, which <cooperative_groups.h> wraps: that header takes three seconds to compile.
+__device__ inline int cluster_rank() { return static_cast<int>(__clusterRelativeBlockRank()); }
+__device__ inline int cluster_size() { return static_cast<int>(__clusterSizeInBlocks()); }
 __device__ inline std::int64_t cluster_index() {
   unsigned index;
   asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
   return index;
 }
-__device__ inline void cluster_arrive() { cooperative_groups::this_cluster().barrier_arrive(); }
-__device__ inline void cluster_wait() { cooperative_groups::this_cluster().barrier_wait(); }
+__device__ inline void cluster_arrive() { __cluster_barrier_arrive(); }
+__device__ inline void cluster_wait() { __cluster_barrier_wait(); }
 template <class Value>
 __device__ inline Value* in_block(Value* mine, int rank) {
-  return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
+  return static_cast<Value*>(__cluster_map_shared_rank(mine, static_cast<unsigned>(rank)));
 }
 
 #else

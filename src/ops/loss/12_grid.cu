@@ -9,7 +9,7 @@
 #include "ops/loss/loss.cuh"
 #include "ops/loss/reduce.hpp"
 #include "ops/loss/variants.hpp"
-#include "ops/row/launch.cuh"
+#include "ops/row/grid.cuh"
 
 namespace onepass::ops::loss {
 

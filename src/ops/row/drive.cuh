@@ -10,15 +10,12 @@
 //   writes(), scale(total), finish(i, held, scale)   writes pack i
 //   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
 //   conclude(total)               by one thread: writes what there is one of a row
-// and gets groups of lanes, blocks, clusters and the grid from here. Every pack is read once and kept on
+// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read once and kept on
 // chip until its row's total is known.
 #pragma once
 
-#include <cooperative_groups.h>
-
 #include "dispatch/gpu_rows.hpp"
 #include "merge/cluster.cuh"
-#include "merge/grid.cuh"
 
 namespace onepass {
 
@@ -231,39 +228,6 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   const auto total = cluster.all(chunk.fold());
   chunk.finish(total);
   if (cluster_rank() == 0 && threadIdx.x == 0) row.conclude(total);
-}
-
-// Rows over all blocks at once, in waves of as many rows as go.
-template <class Row, int P>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kGridBlocks) void grid_rows(
-    const __grid_constant__ typename Row::Args args, typename Row::Partial* partials, int split,
-    int size, int staged) {
-  using Join = typename Row::Join;
-  extern __shared__ __align__(16) std::byte stage[];
-  __shared__ typename BlockFold<Join>::Scratch scratch;
-  const BlockFold<Join> block(scratch);
-  const auto slots = static_cast<int>(gridDim.x) / split;  // rows a wave
-  const int slot = static_cast<int>(blockIdx.x) / split;
-  const int index = static_cast<int>(blockIdx.x) % split;
-  for (std::int64_t wave = 0; args.first_row + wave * slots < args.end_row; ++wave) {
-    // Waves take turns between two sets of partials, so that one barrier a wave is enough.
-    const GridFold<Join> grid(partials + (wave % 2) * slots * split, split);
-    const std::int64_t wanted = args.first_row + wave * slots + slot;
-    const bool mine = wanted < args.end_row;
-    const Row row(args, mine ? wanted : args.end_row - 1);
-    Chunk<Row, P, true> chunk(row, size, index, reinterpret_cast<typename Row::Held*>(stage),
-                              staged);
-    if (mine) {
-      const auto folded = block.all(chunk.fold());
-      if (threadIdx.x == 0) grid.put(slot, index, folded);
-    }
-    cooperative_groups::this_grid().sync();
-    if (mine) {
-      const auto total = grid.all(slot, block);
-      chunk.finish(total);
-      if (index == 0 && threadIdx.x == 0) row.conclude(total);
-    }
-  }
 }
 
 }  // namespace onepass

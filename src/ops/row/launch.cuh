@@ -111,28 +111,4 @@ Status run_block(const RowArgs& args, const Plan& plan) {
   });
 }
 
-// All blocks on the GPU at once, so that they can wait for each other.
-template <class Rows>
-Status run_grid(const RowArgs& args, const Plan& plan) {
-  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto kernel = grid_rows < Row,
-               kTakesAny<Row> ? gpu_rows::kAnyPacks : gpu_rows::kLoopPacks > ;
-    if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
-        !status.ok()) {
-      return status;
-    }
-    cudaLaunchConfig_t config = config_of(plan, args);
-    cudaLaunchAttribute together{};
-    together.id = cudaLaunchAttributeCooperative;
-    together.val.cooperative = 1;
-    config.attrs = &together;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args),
-                       reinterpret_cast<typename Row::Partial*>(args.workspace), plan.split,
-                       plan.chunk,
-                       static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
-    return launch_status(plan.variant);
-  });
-}
-
 }  // namespace onepass

@@ -7,7 +7,7 @@
 // Limits  none: every op, dtype and option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "ops/row/launch.cuh"
+#include "ops/row/grid.cuh"
 #include "ops/softmax/forward.cuh"
 #include "ops/softmax/variants.hpp"
 

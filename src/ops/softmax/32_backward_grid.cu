@@ -7,7 +7,7 @@
 // Limits  none; every dtype and option, y and dy f64 both or neither.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "ops/row/launch.cuh"
+#include "ops/row/grid.cuh"
 #include "ops/softmax/backward.cuh"
 #include "ops/softmax/variants.hpp"
 
