@@ -41,6 +41,9 @@ Status Call::make(const Case& wanted) {
   if (find_fill(case_.fill) == nullptr) {
     return {Code::invalid_argument, fmt::format("fill: there is no '{}'", case_.fill)};
   }
+  if (case_.loss && case_.op != Op::cross_entropy_backward) {
+    return {Code::invalid_argument, "loss: only cross_entropy_backward can give it beside dx"};
+  }
   if (case_.in_place && case_.in != case_.out) {
     return {Code::invalid_argument, "in_place: needs one dtype for input and output"};
   }
@@ -63,7 +66,7 @@ Status Call::to_device() {
 
 std::vector<GuardedArray*> Call::arrays() {
   std::vector<GuardedArray*> present;
-  for (GuardedArray* array : {&in_, &dy_, &x_, &out_, &lse_, &target_, &dloss_, &scale_,
+  for (GuardedArray* array : {&in_, &dy_, &x_, &out_, &lse_, &loss_, &target_, &dloss_, &scale_,
                               &temperature_, &additive_, &boolean_, &lengths_}) {
     if (array->present()) present.push_back(array);
   }
@@ -72,7 +75,8 @@ std::vector<GuardedArray*> Call::arrays() {
 
 std::vector<GuardedArray*> Call::written() {
   std::vector<GuardedArray*> outputs = {case_.in_place ? &in_place_target() : &out_};
-  if (case_.lse && case_.op != Op::cross_entropy_backward) outputs.push_back(&lse_);
+  if (writes_lse(case_)) outputs.push_back(&lse_);
+  if (case_.loss) outputs.push_back(&loss_);
   return outputs;
 }
 
@@ -80,9 +84,9 @@ Status Call::make_like(const Call& other) {
   case_ = other.case_;
   inner_ = other.inner_;
   constexpr GuardedArray Call::*arrays[] = {
-      &Call::in_,       &Call::dy_,      &Call::x_,        &Call::out_,   &Call::lse_,
-      &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_, &Call::temperature_,
-      &Call::additive_, &Call::boolean_, &Call::lengths_};
+      &Call::in_,          &Call::dy_,       &Call::x_,       &Call::out_,      &Call::lse_,
+      &Call::loss_,        &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_,
+      &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_};
   for (GuardedArray Call::*array : arrays) {
     if (!(other.*array).present()) continue;
     if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
@@ -152,7 +156,7 @@ Status Call::make_inputs(Random& random) {
   const DType wide = case_.in == DType::f64 ? DType::f64 : DType::f32;
   if (case_.lse) make(lse_, wide, row_shape, {});
   if (is_loss(op)) make(target_, DType::i64, row_shape, {});
-  if (op == Op::cross_entropy_backward) make(dloss_, wide, loss_shape, {});
+  if (op == Op::cross_entropy_backward) make(case_.loss ? loss_ : dloss_, wide, loss_shape, {});
   if (!status.ok()) return status;
 
   const Fill& fill = *find_fill(case_.fill);
@@ -184,7 +188,8 @@ Status Call::make_inputs(Random& random) {
   }
   for (std::int64_t i = 0; i < dloss_.size(); ++i) dloss_.set(i, 0.5 + random.uniform());
 
-  const bool needs_forward = is_backward(op) || (op == Op::cross_entropy_backward && case_.lse);
+  const bool takes_lse = op == Op::cross_entropy_backward && case_.lse && !case_.loss;
+  const bool needs_forward = is_backward(op) || takes_lse;
   for (std::int64_t r = 0; needs_forward && r < rows; ++r) {
     oracle::Row row(static_cast<std::size_t>(cols));
     for (std::int64_t c = 0; c < cols; ++c) row[static_cast<std::size_t>(c)] = x.get(index(r, c));
@@ -209,7 +214,8 @@ Status Call::reset() {
   } else {
     out_.poison();
   }
-  if (case_.lse && case_.op != Op::cross_entropy_backward) lse_.poison();
+  if (writes_lse(case_)) lse_.poison();
+  if (case_.loss) loss_.poison();
   if (case_.device == Device::cpu) return {};
   for (GuardedArray* array : written()) {
     if (Status status = array->upload(); !status.ok()) return status;
@@ -297,6 +303,10 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
     options.label_smoothing = case_.smoothing;
     options.z_loss = case_.z_loss;
     options.reduction = case_.reduction;
+    if (case_.loss) {
+      options.lse = view(lse_);
+      return cross_entropy_with_gradient(context, in, view(target_), view(loss_), out, options);
+    }
     if (case_.op == Op::cross_entropy_backward) {
       return cross_entropy_backward(context, in, view(target_), view(lse_), view(dloss_), out,
                                     options);

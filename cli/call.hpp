@@ -39,6 +39,7 @@ class Call {
   const GuardedArray& x() const { return x_; }
   const GuardedArray& out() const { return case_.in_place ? in_place_target() : out_; }
   const GuardedArray& lse() const { return lse_; }
+  const GuardedArray& loss() const { return loss_; }  // beside a gradient
   const GuardedArray& target() const { return target_; }
   const GuardedArray& dloss() const { return dloss_; }
 
@@ -65,7 +66,7 @@ class Call {
 
   Case case_;
   std::int64_t inner_ = 1;  // elements between neighbours along the axis
-  GuardedArray in_, dy_, x_, out_, lse_, target_, dloss_, pristine_;
+  GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, dloss_, pristine_;
   GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
 };
 

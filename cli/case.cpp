@@ -113,6 +113,7 @@ bool set_flag(std::string_view word, Case& c) {
   if (word == "in_place") return c.in_place = true;
   if (word == "batch_invariant") return c.batch_invariant = true;
   if (word == "ignore") return c.ignore = true;
+  if (word == "loss") return c.loss = true;
   if (word == "broadcast") return c.broadcast = true;
   return false;
 }
@@ -226,6 +227,7 @@ std::string to_string(const Case& c) {
   add("smoothing", c.smoothing, plain.smoothing);
   add("z_loss", c.z_loss, plain.z_loss);
   flag("ignore", c.ignore);
+  flag("loss", c.loss);
   if (c.reduction != Reduction::none) {
     text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";
   }

@@ -31,11 +31,12 @@ struct Case {
   bool additive = false, boolean = false, lengths = false, causal = false;
   bool broadcast = false;  // tensor masks hold one row for all
   std::int64_t window_left = -1, window_right = -1;
-  bool lse = false;  // an output of forwards, an input of cross_entropy_backward
+  bool lse = false;  // an output of forwards, an input of cross_entropy_backward without the loss
 
   double smoothing = 0;
   double z_loss = 0;
   bool ignore = false;  // some targets are ignore_index
+  bool loss = false;    // of cross_entropy_backward: the loss, too, in the same read
   Reduction reduction = Reduction::none;
 
   bool in_place = false;
@@ -69,6 +70,11 @@ Status parse_dtype(std::string_view text, DType& out);
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out);
 
 // What the dispatcher would be told.
+// Whether a call writes an lse.
+inline bool writes_lse(const Case& c) {
+  return c.lse && (c.op != Op::cross_entropy_backward || c.loss);
+}
+
 Problem problem_of(const Case& c);
 
 // Where the case runs on this machine.

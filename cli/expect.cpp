@@ -79,10 +79,12 @@ class RowBounds {
     return state_error_ + unit_ * ulps(spec_.op) * (finite_size(lse_) + finite_size(m_));
   }
 
-  Expected rounded(double value, double error) const {
-    value = in_range(value, std::min(largest(spec_.out), largest(compute_type(spec_.in))));
-    const double to_output = finite_size(value) * epsilon(spec_.out) * 0.51;
-    const double floor = smallest(spec_.out) + smallest(compute_type(spec_.in));
+  Expected rounded(double value, double error) const { return rounded(value, error, spec_.out); }
+
+  Expected rounded(double value, double error, DType to) const {
+    value = in_range(value, std::min(largest(to), largest(compute_type(spec_.in))));
+    const double to_output = finite_size(value) * epsilon(to) * 0.51;
+    const double floor = smallest(to) + smallest(compute_type(spec_.in));
     return {value, error + to_output + floor};
   }
 
@@ -186,7 +188,7 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
   const Case& spec = call.spec();
   const oracle::Loss loss = loss_of(call, r);
   const bool reduced = spec.reduction != Reduction::none;
-  double dloss = call.dloss().get(reduced ? 0 : r);
+  double dloss = spec.loss ? 1 : call.dloss().get(reduced ? 0 : r);
   if (spec.reduction == Reduction::mean) {
     const auto count = static_cast<double>(std::max<std::int64_t>(counted(call), 1));
     dloss /= count;
@@ -195,7 +197,7 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
                      ? Row(row.z().size(), 0.0)
                      : oracle::cross_entropy_backward(row.x(), row.transform(), loss, dloss);
   // A given lse was rounded, and a weight is exp(z − lse).
-  const double given = spec.lse ? row.unit() * finite_size(row.lse()) : 0;
+  const double given = spec.lse && !spec.loss ? row.unit() * finite_size(row.lse()) : 0;
   const double slope = std::abs(row.transform().scale / row.transform().temperature * dloss);
   for (std::int64_t c = 0; c < spec.cols(); ++c) {
     const auto at = static_cast<std::size_t>(c);
@@ -228,9 +230,7 @@ double ulps(Op op) {
 void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
   const RowBounds row(call, r);
   const Case& spec = call.spec();
-  if (spec.lse && spec.op != Op::cross_entropy_backward) {
-    sink.lse(r, lse_bound(row));
-  }
+  if (writes_lse(spec)) sink.lse(r, lse_bound(row));
   switch (spec.op) {
     case Op::softmax:
     case Op::log_softmax:
@@ -245,35 +245,55 @@ void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
   }
 }
 
-Expectation expect(const Call& call) {
+namespace {
+
+// All rows' losses as one. Rows are summed as they are; only the total is rounded.
+Expected expect_reduced(const Call& call, DType to) {
   const Case& spec = call.spec();
-  const bool writes_lse = spec.lse && spec.op != Op::cross_entropy_backward;
-  const bool reduced = spec.op == Op::cross_entropy && spec.reduction != Reduction::none;
-  Expectation e;
-  e.out.resize(static_cast<std::size_t>(call.out().size()));
-  if (writes_lse) e.lse.resize(static_cast<std::size_t>(spec.rows()));
-  const auto into = [](std::vector<Expected>& list) {
-    return [&list](std::int64_t i, Expected x) { list[static_cast<std::size_t>(i)] = x; };
-  };
-  if (!reduced) {
-    const Sink sink{.out = into(e.out), .lse = into(e.lse)};
-    for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
-    return e;
-  }
-  // Rows are summed as they are; only the total is rounded to the output's dtype.
   const bool mean = spec.reduction == Reduction::mean;
   const auto count = static_cast<double>(mean ? std::max<std::int64_t>(counted(call), 1) : 1);
-  Expected total{0, smallest(spec.out) + smallest(compute_type(spec.in))};
+  Expected total{0, smallest(to) + smallest(compute_type(spec.in))};
   for (std::int64_t r = 0; r < spec.rows(); ++r) {
-    const RowBounds row(call, r);
-    if (writes_lse) e.lse[static_cast<std::size_t>(r)] = lse_bound(row);
-    const Expected loss = row_loss(call, row, r);
+    const Expected loss = row_loss(call, RowBounds(call, r), r);
     total.value += in_range(loss.value, largest(compute_type(spec.in)));
     total.tolerance += loss.tolerance / count;
   }
   total.value /= count;
-  e.out[0] = {in_range(total.value, largest(spec.out)),
-              total.tolerance + finite_size(total.value) * epsilon(spec.out)};
+  return {in_range(total.value, largest(to)),
+          total.tolerance + finite_size(total.value) * epsilon(to)};
+}
+
+}  // namespace
+
+Expectation expect(const Call& call) {
+  const Case& spec = call.spec();
+  const bool reduced = spec.reduction != Reduction::none;
+  Expectation e;
+  e.out.resize(static_cast<std::size_t>(call.out().size()));
+  if (writes_lse(spec)) e.lse.resize(static_cast<std::size_t>(spec.rows()));
+  const auto into = [](std::vector<Expected>& list) {
+    return [&list](std::int64_t i, Expected x) { list[static_cast<std::size_t>(i)] = x; };
+  };
+  if (spec.op == Op::cross_entropy && reduced) {
+    for (std::int64_t r = 0; writes_lse(spec) && r < spec.rows(); ++r) {
+      e.lse[static_cast<std::size_t>(r)] = lse_bound(RowBounds(call, r));
+    }
+    e.out[0] = expect_reduced(call, spec.out);
+    return e;
+  }
+  const Sink sink{.out = into(e.out), .lse = into(e.lse)};
+  for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
+  if (!spec.loss) return e;
+  const DType to = call.loss().tensor().dtype;
+  if (reduced) {
+    e.loss.push_back(expect_reduced(call, to));
+    return e;
+  }
+  for (std::int64_t r = 0; r < spec.rows(); ++r) {
+    const RowBounds row(call, r);
+    const Expected loss = row_loss(call, row, r);
+    e.loss.push_back(row.rounded(loss.value, loss.tolerance, to));
+  }
   return e;
 }
 

@@ -19,8 +19,9 @@ struct Expected {
 };
 
 struct Expectation {
-  std::vector<Expected> out;  // C order of the output
-  std::vector<Expected> lse;  // empty unless the call writes one
+  std::vector<Expected> out;   // C order of the output
+  std::vector<Expected> lse;   // empty unless the call writes one
+  std::vector<Expected> loss;  // the same, beside a gradient
 };
 
 Expectation expect(const Call& call);

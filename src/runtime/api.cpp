@@ -55,7 +55,8 @@ Status check_gpu_memory(const RowArgs& args) {
       {output_name(args.op), &args.out},
       {"lse", &args.lse},
       {"target", &args.target},
-      {"dloss", &args.dloss}};
+      {"dloss", &args.dloss},
+      {"loss", &args.loss}};
   for (const auto& [name, operand] : operands) {
     if (!*operand) continue;
     if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
@@ -94,7 +95,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   const bool writes_rows = traffic(args.op).writes > 0;
   const bool sums_nothing = problem.reduced && args.op == Op::cross_entropy;  // and says 0
   if (problem.rows == 0 && !sums_nothing) return {};
-  if (problem.cols == 0 && writes_rows && !args.lse) return {};
+  if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
   if (on_gpu) {
     args.stream = context.stream();
     if (Status status = check_gpu_memory(args); !status.ok()) return status;
@@ -156,8 +157,15 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
     first += block;
   } while (first < args.space.rows);
   const std::int64_t count = options.reduction == Reduction::mean ? counted_rows(args) : 1;
-  write(args.out.data, args.out.dtype, 0, count == 0 ? 0.0 : total / static_cast<double>(count));
+  const Operand& loss = args.loss ? args.loss : args.out;
+  write(loss.data, loss.dtype, 0, count == 0 ? 0.0 : total / static_cast<double>(count));
   return {};
+}
+
+// Of a mean of losses: what each row's gradient is scaled by.
+double mean_scale(const RowArgs& args) {
+  const std::int64_t count = counted_rows(args);
+  return count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
 }
 
 }  // namespace
@@ -216,10 +224,30 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
   if (options.reduction == Reduction::mean && context.device() == Device::cuda) {
     args.reduction = Reduction::mean;
   } else if (options.reduction == Reduction::mean) {
-    const std::int64_t count = counted_rows(args);
-    args.dloss_scale = count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
+    args.dloss_scale = mean_scale(args);
   }
   return run(context, args, options);
+}
+
+Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstTensor target,
+                                   Tensor loss, Tensor dx, const CrossEntropyOptions& options) {
+  RowArgs args;
+  const CrossEntropyTensors tensors{
+      .x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true};
+  if (Status status = check_cross_entropy(Op::cross_entropy_backward, tensors, options, args);
+      !status.ok()) {
+    return status;
+  }
+  if (context.device() == Device::cuda) {
+    return {
+        Code::unsupported,
+        "context: cross_entropy_with_gradient runs on a CPU; on a GPU call cross_entropy with an "
+        "lse, then cross_entropy_backward"};
+  }
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  if (options.reduction == Reduction::none) return run(context, args, options);
+  if (options.reduction == Reduction::mean) args.dloss_scale = mean_scale(args);
+  return reduced_loss(context, args, options);
 }
 
 }  // namespace onepass

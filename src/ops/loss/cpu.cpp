@@ -1,10 +1,10 @@
-// cross_entropy, cross_entropy_backward: cpu_row, cpu_split.
+// cross_entropy, cross_entropy_backward, both at once: cpu_row, cpu_split.
 //
 // Idea    the row's State, with Σ z and the count of classes beside it where labels are smoothed.
 //         loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse²
 //         dx   = p·(1 + 2·z_loss·lse) − (1 − s)·[c = target] − s/classes, times dloss and dz/dx
 // Bytes   x once (forward); x once and dx once while a row stays in cache, or where the forward's
-//         lse is passed and labels are not smoothed (backward).
+//         lse is passed and labels are not smoothed (backward, with or without the loss).
 // Limits  none: every dtype, stride, mask and length.
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
@@ -86,6 +86,29 @@ struct LossBody {
     });
     return total;
   }
+
+  // And the lse, where it is asked for.
+  void write_loss(const Row& row, Partial total, const Operand& to, Keep<T>& keep) const {
+    const T lse = RowLse(row.z, total.state, keep.buffers);
+    if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
+    const T loss = row.ignored ? T(0) : loss_of(row, total, lse, keep);
+    if (args.row_losses != nullptr) {
+      args.row_losses[row.index - args.first_row] = loss;
+    } else {
+      write(row_data(args.space, to, row.index), to.dtype, 0, loss);
+    }
+  }
+
+  // Relative to m, so that a large offset common to the row costs no digits.
+  T loss_of(const Row& row, Partial total, T lse, Keep<T>& keep) const {
+    if (total.state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
+    const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
+    const T log_d = std::log(total.state.d);
+    const T smoothing = static_cast<T>(args.label_smoothing);
+    T loss = (T(1) - smoothing) * ((total.state.m - z) + log_d);
+    if (smoothing > T(0)) loss += smoothing * ((total.state.m - total.sum / total.count) + log_d);
+    return args.z_loss == 0 ? loss : loss + static_cast<T>(args.z_loss) * lse * lse;
+  }
 };
 
 template <class Element>
@@ -104,28 +127,7 @@ struct ForwardBody : LossBody<Element> {
   void hide(const Row&, Partial, Columns) const {}
 
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
-    const RowArgs& args = this->args;
-    const T lse = RowLse(row.z, total.state, keep.buffers);
-    if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
-    const T loss = row.ignored ? T(0) : loss_of(row, total, lse, keep);
-    if (args.row_losses != nullptr) {
-      args.row_losses[row.index - args.first_row] = loss;
-    } else {
-      write(row_data(args.space, args.out, row.index), args.out.dtype, 0, loss);
-    }
-  }
-
- private:
-  // Relative to m, so that a large offset common to the row costs no digits.
-  T loss_of(const Row& row, Partial total, T lse, Keep<T>& keep) const {
-    const RowArgs& args = this->args;
-    if (total.state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
-    const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
-    const T log_d = std::log(total.state.d);
-    const T smoothing = static_cast<T>(args.label_smoothing);
-    T loss = (T(1) - smoothing) * ((total.state.m - z) + log_d);
-    if (smoothing > T(0)) loss += smoothing * ((total.state.m - total.sum / total.count) + log_d);
-    return args.z_loss == 0 ? loss : loss + static_cast<T>(args.z_loss) * lse * lse;
+    this->write_loss(row, total, this->args.out, keep);
   }
 };
 
@@ -137,9 +139,10 @@ struct BackwardBody : LossBody<Element> {
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const RowArgs& args = this->args;
-    const bool knows_lse = static_cast<bool>(args.lse);
+    const bool knows_lse = this->knows_lse();
     Partial total{identity<T>(), T(0), T(0)};
-    if (!row.ignored && (!knows_lse || args.label_smoothing > 0)) {
+    const bool skips = row.ignored && !(args.loss && args.lse);
+    if (!skips && (!knows_lse || args.label_smoothing > 0)) {
       total = this->fold_classes(row, columns, keep, !knows_lse);
     }
     // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1. Every piece
@@ -153,16 +156,17 @@ struct BackwardBody : LossBody<Element> {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const RowArgs& args = this->args;
-    if (args.lse) {
+    if (knows_lse()) {
       const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
       if (lse != minus_infinity<T>()) total.state = leaf(lse);
     }
     if (total.state.d == T(0)) return row.dx.fill(columns, T(0));  // fully masked
     const T lse = logsumexp(total.state);
     const T smoothing = static_cast<T>(args.label_smoothing);
-    const T dloss = static_cast<T>(
-        read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0) *
-        args.dloss_scale);
+    const double given =
+        args.dloss ? read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0)
+                   : 1;
+    const T dloss = static_cast<T>(given * args.dloss_scale);
     const V m = hn::Set(d, total.state.m);
     const V factor = hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / total.state.d);
     const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / total.count : T(0));
@@ -186,7 +190,12 @@ struct BackwardBody : LossBody<Element> {
   }
 
   void hide(const Row& row, Partial, Columns columns) const { row.dx.fill(columns, T(0)); }
-  void conclude(const Row&, Partial, Keep<T>&) const {}
+  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
+    if (this->args.loss) this->write_loss(row, total, this->args.loss, keep);
+  }
+
+ private:
+  bool knows_lse() const { return this->args.lse && !this->args.loss; }
 };
 
 template <class T>

@@ -79,7 +79,8 @@ struct RowArgs {
   Operand out;     // y, dx or the per-row result
   Operand lse;     // optional output; input of cross_entropy_backward
   Operand target;  // cross-entropy: class indices
-  Operand dloss;   // its gradient, one a row
+  Operand dloss;   // its gradient, one a row; absent: 1
+  Operand loss;    // of a backward: takes the loss, too, and lse is then an output
   double dloss_scale = 1;
   double* row_losses = nullptr;  // takes the losses in place of `out`, the first row's first
   Reduction reduction = Reduction::none;  // on a GPU: what then becomes of them, in `out`

@@ -131,8 +131,9 @@ Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
 void collapse_present(RowArgs& args) {
   Logits& z = args.logits;
   std::vector<Operand*> present;
-  for (Operand* o : {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths,
-                     &args.y, &args.dy, &args.out, &args.lse, &args.target, &args.dloss}) {
+  for (Operand* o :
+       {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths, &args.y,
+        &args.dy, &args.out, &args.lse, &args.target, &args.dloss, &args.loss}) {
     if (*o) present.push_back(o);
   }
   collapse(args.space, present);
@@ -228,30 +229,27 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   ONEPASS_TRY(check_integers("target", t.target));
   ONEPASS_TRY(shape.lay_rows("target", t.target, Shape::Fit::exact, args.target));
 
-  const std::string_view per_row_name = forward ? "loss" : "dloss";
-  const ConstTensor per_row = forward ? ConstTensor(t.loss) : t.dloss;
-  ONEPASS_TRY(check_tensor(per_row_name, per_row, forward));
-  ONEPASS_TRY(check_floating(per_row_name, per_row));
-  if (reduced) {
-    for (int i = 0; i < per_row.rank; ++i) {
-      if (per_row.shape[i] != 1) {
-        return invalid(per_row_name, "shape ", shape_text(per_row),
+  // One value a row, or one where losses are reduced.
+  const auto lay_losses = [&](std::string_view name, ConstTensor given, bool is_output,
+                              Operand& laid) {
+    ONEPASS_TRY(check_tensor(name, given, is_output));
+    ONEPASS_TRY(check_floating(name, given));
+    if (!reduced) return shape.lay_rows(name, given, Shape::Fit::exact, laid);
+    for (int i = 0; i < given.rank; ++i) {
+      if (given.shape[i] != 1) {
+        return invalid(name, "shape ", shape_text(given),
                        " is not one element, as a reduced loss is");
       }
     }
-  }
-  Operand& laid = forward ? args.out : args.dloss;
-  if (reduced) {
-    laid = {.data = const_cast<void*>(per_row.data), .dtype = per_row.dtype};
-  } else {
-    ONEPASS_TRY(shape.lay_rows(per_row_name, per_row, Shape::Fit::exact, laid));
-  }
-  if (forward) {
+    laid = {.data = const_cast<void*>(given.data), .dtype = given.dtype};
+    return Status{};
+  };
+  const bool both = !forward && t.with_loss;
+  if (forward || both) {
+    ONEPASS_TRY(lay_losses("loss", t.loss, true, forward ? args.out : args.loss));
     ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
   } else {
-    ONEPASS_TRY(check_tensor("dx", t.dx, true));
-    ONEPASS_TRY(check_floating("dx", t.dx));
-    ONEPASS_TRY(shape.lay_full("dx", t.dx, Shape::Fit::exact, args.out));
+    ONEPASS_TRY(lay_losses("dloss", t.dloss, false, args.dloss));
     if (options.lse.present()) {
       return invalid("lse", "is an output of the forward; the backward takes it as an argument");
     }
@@ -260,6 +258,11 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
       ONEPASS_TRY(check_floating("lse", t.lse));
       ONEPASS_TRY(shape.lay_rows("lse", t.lse, Shape::Fit::exact, args.lse));
     }
+  }
+  if (!forward) {
+    ONEPASS_TRY(check_tensor("dx", t.dx, true));
+    ONEPASS_TRY(check_floating("dx", t.dx));
+    ONEPASS_TRY(shape.lay_full("dx", t.dx, Shape::Fit::exact, args.out));
   }
   ONEPASS_TRY(lay_logits(options, shape, args.logits));
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
@@ -277,7 +280,9 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     ONEPASS_TRY(
         check_overlaps({{"loss", t.loss}, {"lse", options.lse}}, inputs, {}, args.in_place));
   } else {
-    ONEPASS_TRY(check_overlaps({{"dx", t.dx}}, inputs, {{"x", t.x}}, args.in_place));
+    NamedList outputs = {{"dx", t.dx}};
+    if (both) outputs.insert(outputs.end(), {{"loss", t.loss}, {"lse", options.lse}});
+    ONEPASS_TRY(check_overlaps(outputs, inputs, {{"x", t.x}}, args.in_place));
   }
   args.space = shape.space();
   collapse_present(args);

@@ -13,10 +13,12 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
 Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
                       const BackwardOptions& options, RowArgs& args);
 
-// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward.
+// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward. A backward
+// with_loss has `loss` and `dx`.
 struct CrossEntropyTensors {
   ConstTensor x{}, target{}, lse{}, dloss{};
   Tensor loss{}, dx{};
+  bool with_loss = false;
 };
 
 Status check_cross_entropy(Op op, const CrossEntropyTensors& tensors,

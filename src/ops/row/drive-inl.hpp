@@ -94,7 +94,8 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
       Keep<T> keep{.buffers = buffers};
       body.conclude(row, total, keep);
     }
-    if (args.in_place && args.lse) team.barrier();  // conclude may look at x once more
+    if (args.in_place && (args.lse || args.loss))
+      team.barrier();  // conclude may look at x once more
     for (int i = team.rank(); i < plan.split; i += team.size()) {
       Keep<T> keep = keep_of(i);
       body.finish(row, total, piece(live, plan.split, i), keep);
