@@ -10,8 +10,8 @@
 #include "cli/files.hpp"
 #include "cli/measure.hpp"
 #include "cli/progress.hpp"
-#include "dispatch/gpu_tuning.hpp"
 #include "runtime/gpu.hpp"
+#include "runtime/tuning_file.hpp"
 
 namespace onepass::cli {
 namespace {

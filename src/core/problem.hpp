@@ -93,12 +93,6 @@ constexpr Traffic traffic(Op op) {
   return {1, 1};
 }
 
-// Of a GPU's workspace: a reduced loss needs each row's, its gradient a factor.
-constexpr std::size_t loss_scratch_bytes(const Problem& p) {
-  if (!p.reduced) return 0;
-  return sizeof(double) * (p.op == Op::cross_entropy ? static_cast<std::size_t>(p.rows) : 1);
-}
-
 // The least an op can move: each input element read once, each output element written once.
 constexpr double least_bytes(const Problem& p) {
   const Traffic t = traffic(p.op);

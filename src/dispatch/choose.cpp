@@ -105,11 +105,10 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
   return plan;
 }
 
-// Behind what the kernel itself needs: a loss for each row, or the factor of their mean.
 void add_loss_scratch(const Problem& p, Plan& plan) {
   plan.scratch_bytes = static_cast<std::size_t>(round_up(
                            static_cast<std::int64_t>(plan.scratch_bytes), sizeof(double))) +
-                       loss_scratch_bytes(p);
+                       gpu_rows::loss_scratch_bytes(p);
 }
 
 Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {

@@ -1,7 +1,7 @@
 // The launches that ship for rows on a GPU, as pure functions of problem and machine.
 //
-// A Launch is what there is to choose: a kernel, the packs of 16 bytes that a thread holds in registers,
-// and the blocks that share a row. All else of a Plan follows from it and the problem.
+// A Launch is what there is to choose: a kernel, the packs of 16 bytes that a thread holds in
+// registers, and the blocks that share a row. All else of a Plan follows from it and the problem.
 #pragma once
 
 #include <algorithm>
@@ -60,6 +60,9 @@ constexpr std::int64_t packs(const Problem& p) {
   if (!is_general(p)) return p.cols / pack_lanes(p.in);
   return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
 }
+
+// Packs a thread holds in the kernels whose rows go on past them.
+constexpr int loop_packs(const Problem& p) { return is_general(p) ? kAnyPacks : kLoopPacks; }
 
 constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; }
 
@@ -136,6 +139,13 @@ inline Plan grid(const Problem& p, const Machine& m, int held) {
   return plan;
 }
 
+// Behind what the kernel itself needs of the workspace: of a reduced loss each row's, of its gradient the
+// factor of the mean.
+constexpr std::size_t loss_scratch_bytes(const Problem& p) {
+  if (!p.reduced) return 0;
+  return sizeof(double) * (p.op == Op::cross_entropy ? static_cast<std::size_t>(p.rows) : 1);
+}
+
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
   Plan plan = launch.kernel == Kernel::group   ? group(p, m, launch.packs)
               : launch.kernel == Kernel::block ? block(p, launch.split, launch.packs)
@@ -159,13 +169,13 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
     case Kernel::block: {
       const std::int64_t chunk = ceil_div(n, launch.split);
       const std::int64_t room = std::int64_t{kBlockThreads} * launch.packs;
-      const bool loops = launch.packs == (general ? kAnyPacks : kLoopPacks);
+      const bool loops = launch.packs == loop_packs(p);
       const bool kernel = general ? loops : launch.packs == 2 || loops || launch.packs == 8;
       const bool holds =
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
       return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
     }
-    case Kernel::grid: return launch.packs == (general ? kAnyPacks : kLoopPacks);
+    case Kernel::grid: return launch.packs == loop_packs(p);
   }
   return false;
 }
@@ -181,7 +191,7 @@ inline std::vector<Launch> candidates(const Problem& p, const Machine& m) {
     if (split > 1 && packs(p) / split < 64) break;
     for (const int held : {2, 4, 8}) add({Kernel::block, held, split});
   }
-  if (packs(p) >= 2048) add({Kernel::grid, is_general(p) ? kAnyPacks : kLoopPacks});
+  if (packs(p) >= 2048) add({Kernel::grid, loop_packs(p)});
   return all;
 }
 
@@ -193,8 +203,8 @@ inline Launch best_group(const Problem& p, const Machine&) {
   return {Kernel::group, wide || is_general(p) ? kGroupPacks : 2};
 }
 
-// Long rows: a block as long as its registers hold the row, else as few as do. More where the rows are too
-// few for all processors and a chunk still keeps a block busy.
+// Long rows: a block as long as its registers hold the row, else as few as do. More where the rows are
+// too few for all processors and a chunk still keeps a block busy.
 inline Launch best_block(const Problem& p, const Machine& m) {
   const std::int64_t n = packs(p);
   const bool general = is_general(p);
@@ -222,7 +232,7 @@ inline Launch derived_launch(const Problem& p, const Machine& m) {
   const bool idles = p.rows * launch.split * 2 <= m.gpu.processors &&
                      ceil_div(packs(p), launch.split) >= 2 * kBlockThreads;
   if (!idles && fits(launch, p, m)) return launch;
-  return {Kernel::grid, is_general(p) ? kAnyPacks : kLoopPacks};
+  return {Kernel::grid, loop_packs(p)};
 }
 
 // ---- launches by name -------------------------------------------------------------------------
@@ -247,9 +257,12 @@ inline std::optional<Launch> launch_named(std::string_view text) {
     parsed = std::from_chars(parsed.ptr + 1, end, launch.split);
   }
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  if (launch.packs < 1 || launch.split < 1) return std::nullopt;
   for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::grid}) {
     launch.kernel = kernel;
-    if (variant_of(launch) == variant) return launch;
+    const bool splits =
+        kernel == Kernel::block || launch.split == 1;  // the others have no such number
+    if (splits && variant_of(launch) == variant) return launch;
   }
   return std::nullopt;
 }
@@ -257,6 +270,7 @@ inline std::optional<Launch> launch_named(std::string_view text) {
 // ---- variants by name -------------------------------------------------------------------------
 
 inline Plan group(const Problem& p, const Machine& m) { return plan_of(best_group(p, m), p, m); }
+
 // As few packs a thread as keep the row in registers, more than two; else the kernel that goes on.
 inline Plan block(const Problem& p, const Machine& m) {
   for (const int held : {4, 8}) {
@@ -265,16 +279,14 @@ inline Plan block(const Problem& p, const Machine& m) {
       return plan_of(launch, p, m);
     }
   }
-  return plan_of({Kernel::block, is_general(p) ? kAnyPacks : kLoopPacks}, p, m);
+  return plan_of({Kernel::block, loop_packs(p)}, p, m);
 }
 inline Plan cluster(const Problem& p, const Machine& m) {
   Launch launch = best_block(p, m);
   launch.split = std::max(launch.split, 2);
   return plan_of(launch, p, m);
 }
-inline Plan grid(const Problem& p, const Machine& m) {
-  return grid(p, m, is_general(p) ? kAnyPacks : kLoopPacks);
-}
+inline Plan grid(const Problem& p, const Machine& m) { return grid(p, m, loop_packs(p)); }
 
 inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";

@@ -63,9 +63,4 @@ class GpuTuning {
 // The tables that come with the library; null where there is none for such a GPU.
 const GpuTuning* built_in_tuning(const Machine& machine);
 
-// The user's own: the file that ONEPASS_TUNING names, or tuning.txt in the user's config folder. A file
-// that cannot be used is told and otherwise ignored.
-Status user_tuning(const Machine& machine, GpuTuning& out, bool& found);
-std::string user_tuning_path();
-
 }  // namespace onepass

@@ -13,18 +13,20 @@ __device__ inline float largest_of(const float (&values)[N]) {
   return m;
 }
 
-// The same, but a NaN among them is the result.
+// The larger one, NaN if one is.
+__device__ inline float larger_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+__device__ inline double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
+
+// The largest, NaN if one of them is.
 template <class T, int N>
 __device__ inline T largest_or_nan(const T (&values)[N]) {
   T m = values[0];
 #pragma unroll
-  for (int i = 1; i < N; ++i) {
-    if constexpr (std::is_same_v<T, float>) {
-      asm("max.NaN.f32 %0, %0, %1;" : "+f"(m) : "f"(values[i]));
-    } else {
-      m = values[i] > m || values[i] != values[i] ? values[i] : m;  // of NaN and m: NaN
-    }
-  }
+  for (int i = 1; i < N; ++i) m = larger_or_nan(values[i], m);
   return m;
 }
 

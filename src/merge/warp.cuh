@@ -2,6 +2,7 @@
 #pragma once
 
 #include "merge/operators.hpp"
+#include "merge/thread.cuh"
 
 namespace onepass {
 
@@ -24,14 +25,6 @@ __device__ inline typename Join::Value group_fold(typename Join::Value mine, Joi
   }
   return mine;
 }
-
-// The larger one, NaN if one is.
-__device__ inline float larger_or_nan(float a, float b) {
-  float larger;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
-  return larger;
-}
-__device__ inline double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
 
 // States meet more cheaply: first all maxima, then every state is brought to the common one, once, and
 // then only sums are left to add.

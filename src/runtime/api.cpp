@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "dispatch/choose.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "onepass/ops.hpp"
 #include "ops/row/check.hpp"
 #include "ops/variant.hpp"
@@ -105,7 +106,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
     if (problem.reduced) {
       (args.op == Op::cross_entropy ? args.row_losses : args.mean_scale) =
           reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
-                                    loss_scratch_bytes(problem));
+                                    gpu_rows::loss_scratch_bytes(problem));
     }
   }
   return find_variant(args.op, plan.variant)->run(args, plan);

@@ -11,9 +11,9 @@
 #include <sstream>
 #include <vector>
 
-#include "dispatch/gpu_tuning.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/launch.hpp"
+#include "runtime/tuning_file.hpp"
 
 namespace onepass {
 namespace {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "dispatch/choose.hpp"
+#include "runtime/tuning_file.hpp"
 
 namespace onepass {
 namespace {
@@ -53,6 +54,20 @@ TEST(GpuTuningTest, WhatIsNoTuningIsToldByItsLine) {
     EXPECT_EQ(status.code(), Code::invalid_argument) << text;
     EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
     EXPECT_EQ(tuning, two_points());  // nothing half-read
+  }
+}
+
+// A number that a launch has not, or that none can have, is no name: not a division by zero later.
+TEST(GpuTuningTest, NamesThatAreNoLaunch) {
+  EXPECT_EQ(gpu_rows::launch_named("gpu_cluster:4:8"), (Launch{Kernel::block, 4, 8}));
+  for (const std::string_view name :
+       {"gpu_block", "gpu_block:", "gpu_block:0", "gpu_block:-2", "gpu_cluster:4:0",
+        "gpu_cluster:4:-1", "gpu_cluster:4", "gpu_block:4:2", "gpu_group:4:2", "gpu_grid:4:16",
+        "gpu_block:4x", "gpu_cluster:4:8:1", "gpu_block:99999999999", "online:4"}) {
+    EXPECT_EQ(gpu_rows::launch_named(name), std::nullopt) << name;
+    Plan plan;
+    const bool named = name.find(':') != std::string_view::npos;
+    EXPECT_EQ(plan_variant(name, softmax_of(4, 4096), h200(), plan).ok(), !named) << name;
   }
 }
 

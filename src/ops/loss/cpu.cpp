@@ -17,6 +17,7 @@
 
 #include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
+#include "ops/loss/classes.hpp"
 #include "ops/loss/variants.hpp"
 #include "ops/row/drive-inl.hpp"
 #include "ops/row/lse-inl.hpp"
@@ -29,18 +30,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A State with what label smoothing needs.
-template <class T>
-struct Classes {
-  State<T> state;
-  T sum;    // Σ z over the classes with z > −inf
-  T count;  // how many there are
-};
-
-template <class T>
-Classes<T> merge(const Classes<T>& a, const Classes<T>& b) {
-  return {onepass::merge(a.state, b.state), a.sum + b.sum, a.count + b.count};
-}
+using ops::loss::Classes;
 
 // Both directions: the target, and the fold over a row that is not ignored.
 template <class Element>

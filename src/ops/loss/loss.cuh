@@ -4,24 +4,16 @@
 
 #include "merge/operators.hpp"
 #include "merge/warp.cuh"
+#include "ops/loss/classes.hpp"
 #include "ops/row/logits.cuh"
 
 namespace onepass::ops::loss {
 
 template <class T>
-struct Classes {
-  State<T> state;
-  T sum;    // Σ z over the classes with z > −inf
-  T count;  // how many there are
-};
-
-template <class T>
 struct MergeClasses {
   using Value = Classes<T>;
   ONEPASS_HD static constexpr Value identity() { return {onepass::identity<T>(), T(0), T(0)}; }
-  ONEPASS_HD Value operator()(const Value& a, const Value& b) const {
-    return {merge(a.state, b.state), a.sum + b.sum, a.count + b.count};
-  }
+  ONEPASS_HD Value operator()(const Value& a, const Value& b) const { return merge(a, b); }
 };
 
 template <class T>

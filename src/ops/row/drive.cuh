@@ -10,14 +10,21 @@
 //   writes(), scale(total), finish(i, held, scale)   writes pack i
 //   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
 //   conclude(total)               by one thread: writes what there is one of a row
-// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read once and kept on
-// chip until its row's total is known.
+// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read
+// once and kept on chip until its row's total is known.
 #pragma once
 
 #include "dispatch/gpu_rows.hpp"
 #include "merge/cluster.cuh"
 
 namespace onepass {
+
+static_assert(gpu_rows::kMostCluster == kMostCluster && gpu_rows::kBlockThreads <= 16 * kWarp,
+              "a block has a slot for each warp of its cluster");
+
+// Whether a Row takes any options.
+template <class Row>
+inline constexpr bool kTakesAny = std::is_same_v<typename Row::Args, RowArgs>;
 
 // Packs first, first + step, … before `end`: all on their way before the first is used.
 template <class Row, int P>
@@ -74,8 +81,7 @@ __device__ inline void finish_edges(const Row& row, int first, int step, typenam
 // Blocks of kGroupThreads whose registers a processor is to have room for.
 template <class Row>
 constexpr int groups_at_once(int rows) {
-  const bool any = std::is_same_v<typename Row::Args, RowArgs>;
-  return any ? 2 : rows > 1 || sizeof(typename Row::Held) > kPackBytes ? 4 : 5;
+  return kTakesAny<Row> ? 2 : rows > 1 || sizeof(typename Row::Held) > kPackBytes ? 4 : 5;
 }
 
 // 2^lanes_log lanes a row, R rows a group of lanes. Rows that are on their way together lie side by side.
@@ -206,7 +212,7 @@ class Chunk {
 // Blocks of kBlockThreads whose registers a processor is to have room for.
 template <class Row>
 constexpr int blocks_at_once(int packs, bool is_long) {
-  if (std::is_same_v<typename Row::Args, RowArgs>) return 1;
+  if (kTakesAny<Row>) return 1;
   const int units = packs * static_cast<int>(sizeof(typename Row::Held)) / kPackBytes;
   if (sizeof(typename Row::Held) > kPackBytes) return units <= 8 ? 2 : 1;
   return is_long ? 2 : units <= 2 ? 4 : units <= 4 ? 3 : 2;

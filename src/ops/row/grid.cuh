@@ -45,8 +45,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kGridBlocks) voi
 template <class Rows>
 Status run_grid(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto kernel = grid_rows < Row,
-               kTakesAny<Row> ? gpu_rows::kAnyPacks : gpu_rows::kLoopPacks > ;
+    constexpr int kPacks = kTakesAny<Row> ? gpu_rows::kAnyPacks : gpu_rows::kLoopPacks;
+    const auto kernel = grid_rows<Row, kPacks>;
     if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
         !status.ok()) {
       return status;

@@ -49,9 +49,6 @@ Status with_row(const RowArgs& args, const Plan& plan, Body body) {
   }
 }
 
-template <class Row>
-inline constexpr bool kTakesAny = std::is_same_v<typename Row::Args, RowArgs>;
-
 inline cudaLaunchConfig_t config_of(const Plan& plan, const RowArgs& args) {
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(plan.blocks);

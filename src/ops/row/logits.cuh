@@ -95,13 +95,6 @@ class Slope {
   T factor_, inner_;
 };
 
-template <class T>
-struct NoSlope {
-  __device__ NoSlope(const RowArgs&, std::int64_t) {}
-  __device__ T operator()(std::int64_t) const { return T(1); }
-  __device__ bool hides(std::int64_t) const { return false; }
-};
-
 // A row without options: what is kept of a pack is the pack.
 template <class In>
 class DenseLogits {
@@ -205,10 +198,7 @@ class AnyLogits {
   __device__ static T largest(const Held (&held)[P]) {
     T m = largest_or_nan(held[0].z);
 #pragma unroll
-    for (int p = 1; p < P; ++p) {
-      const T both[] = {m, largest_or_nan(held[p].z)};
-      m = largest_or_nan(both);
-    }
+    for (int p = 1; p < P; ++p) m = larger_or_nan(largest_or_nan(held[p].z), m);
     return m;
   }
   __device__ static void values(const Held& held, T (&z)[kLanes]) {
