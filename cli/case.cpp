@@ -288,9 +288,10 @@ Problem problem_of(const Case& c) {
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean && c.smoothing == 0;
   const bool on_gpu = c.device == Device::cuda;
-  p.reduced = on_gpu && (c.op == Op::cross_entropy ? c.reduction != Reduction::none
-                                                   : c.op == Op::cross_entropy_backward &&
-                                                         c.reduction == Reduction::mean);
+  p.gives_loss = c.loss;
+  const bool needs_all = c.op == Op::cross_entropy || c.loss;  // all rows' losses, to reduce them
+  const bool is_mean = c.op == Op::cross_entropy_backward && c.reduction == Reduction::mean;
+  p.reduced = on_gpu && ((needs_all && c.reduction != Reduction::none) || is_mean);
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
   p.wants_lse = c.lse;
   p.in_place = c.in_place;

@@ -123,7 +123,6 @@ void expand_on_cpu(const Case& c, std::vector<Case>& out) {
 
 // The same on the GPU, where the machine has one: what ships in every launch that a tuning may choose.
 void expand_on_gpu(const Case& c, std::vector<Case>& out) {
-  if (c.loss) return;  // on a CPU only so far
   Machine machine{};
   if (!gpu::machine(machine).ok()) {
     if (c.device == Device::cuda) out.push_back(c);  // to be refused by name

@@ -44,7 +44,7 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
                               const CrossEntropyOptions& options = {});
 
 // Both at once: the loss, and in dx its gradient (of the sum of all losses where they are not reduced), with
-// one read of x. dx may be x; options.lse takes the lse. On the CPU so far.
+// one read of x. dx may be x; options.lse takes the lse.
 Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstTensor target,
                                    Tensor loss, Tensor dx, const CrossEntropyOptions& options = {});
 

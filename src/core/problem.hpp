@@ -64,6 +64,7 @@ struct Problem {
   bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
   bool whole_rows = true;  // no length, causal or window mask
   bool wants_lse = false;
+  bool gives_loss = false;    // a backward that writes the loss, too
   bool reduced = false;  // the losses of all rows become one, or their gradient comes from one
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone

@@ -143,7 +143,9 @@ inline Plan grid(const Problem& p, const Machine& m, int held) {
 // factor of the mean.
 constexpr std::size_t loss_scratch_bytes(const Problem& p) {
   if (!p.reduced) return 0;
-  return sizeof(double) * (p.op == Op::cross_entropy ? static_cast<std::size_t>(p.rows) : 1);
+  const bool loss = p.op == Op::cross_entropy || p.gives_loss;
+  const bool gradient = p.op == Op::cross_entropy_backward;
+  return sizeof(double) * ((loss ? static_cast<std::size_t>(p.rows) : 0) + (gradient ? 1 : 0));
 }
 
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {

@@ -94,7 +94,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   }
   if (options.plan != nullptr) *options.plan = plan;
   const bool writes_rows = traffic(args.op).writes > 0;
-  const bool sums_nothing = problem.reduced && args.op == Op::cross_entropy;  // and says 0
+  const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
   if (problem.rows == 0 && !sums_nothing) return {};
   if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
   if (on_gpu) {
@@ -104,9 +104,13 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
       return status;
     }
     if (problem.reduced) {
-      (args.op == Op::cross_entropy ? args.row_losses : args.mean_scale) =
-          reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
-                                    gpu_rows::loss_scratch_bytes(problem));
+      auto* losses = reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
+                                               gpu_rows::loss_scratch_bytes(problem));
+      const bool loss = args.op == Op::cross_entropy || args.loss;
+      if (loss) args.row_losses = losses;
+      if (args.reduction == Reduction::mean && args.op == Op::cross_entropy_backward) {
+        args.mean_scale = losses + (loss ? problem.rows : 0);
+      }
     }
   }
   return find_variant(args.op, plan.variant)->run(args, plan);
@@ -239,14 +243,11 @@ Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstT
       !status.ok()) {
     return status;
   }
-  if (context.device() == Device::cuda) {
-    return {
-        Code::unsupported,
-        "context: cross_entropy_with_gradient runs on a CPU; on a GPU call cross_entropy with an "
-        "lse, then cross_entropy_backward"};
-  }
   if (Status status = check_values(context, args); !status.ok()) return status;
-  if (options.reduction == Reduction::none) return run(context, args, options);
+  if (context.device() == Device::cuda) args.reduction = options.reduction;
+  if (context.device() == Device::cuda || options.reduction == Reduction::none) {
+    return run(context, args, options);
+  }
   if (options.reduction == Reduction::mean) args.dloss_scale = mean_scale(args);
   return reduced_loss(context, args, options);
 }

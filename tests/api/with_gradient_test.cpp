@@ -107,11 +107,5 @@ TEST_F(WithGradientTest, WhatIsWrongIsNamedAndNothingIsWritten) {
   EXPECT_EQ(dx_, Floats(kRows * kCols, -7));
 }
 
-TEST_F(WithGradientTest, OnAGpuItSaysWhatToCallInstead) {
-  refused(cross_entropy_with_gradient(Context::cuda(), matrix(x_), target(), per_row(loss_),
-                                      matrix(dx_)),
-          "cross_entropy_backward", Code::unsupported);
-}
-
 }  // namespace
 }  // namespace onepass

@@ -55,6 +55,8 @@ class LossRow {
     target_ = args.target.dtype == DType::i32 ? *static_cast<const std::int32_t*>(target)
                                               : *static_cast<const std::int64_t*>(target);
     ignored_ = target_ == args.ignore_index;
+    // Before anybody writes: dx may lie over x.
+    if (args.loss && is_class()) hit_ = logits_.at(target_);
   }
 
   __device__ int packs() const { return logits_.packs(); }
@@ -147,14 +149,15 @@ class LossRow {
   }
 
   __device__ void conclude(const Partial& total) const {
-    if (writes()) return;
+    if (writes() && !args_.loss) return;
+    const auto& to = writes() ? args_.loss : args_.out;
     const T lse = logsumexp(state_of(total));
     if (args_.lse) write(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, lse);
     const T loss = ignored_ ? T(0) : loss_of(total, lse);
     if (args_.row_losses != nullptr) {
       args_.row_losses[row_ - args_.first_row] = loss;
     } else {
-      write(row_of(args_, args_.out, row_), args_.out.dtype, 0, loss);
+      write(row_of(args_, to, row_), to.dtype, 0, loss);
     }
   }
 
@@ -162,7 +165,8 @@ class LossRow {
   static constexpr int kLanes = Logits::kLanes;
   using SlopeOf = std::conditional_t<std::is_void_v<Out>, Slope<T>, NoSlope<T>>;
 
-  __device__ bool knows_lse() const { return writes() && args_.lse; }
+  __device__ bool knows_lse() const { return writes() && args_.lse && !args_.loss; }
+  __device__ bool is_class() const { return target_ >= 0 && target_ < cols_of(args_); }
 
   __device__ T gradient(T z, std::int64_t c, bool is_target, const Scale& scale) const {
     T g = exponential(z - scale.shift) * scale.factor;
@@ -185,18 +189,21 @@ class LossRow {
 
   __device__ T dloss() const {
     const double scale = args_.mean_scale != nullptr ? *args_.mean_scale : args_.dloss_scale;
+    if (!args_.dloss) return static_cast<T>(scale);
     return static_cast<T>(
         element_at<double>(row_of(args_, args_.dloss, row_), args_.dloss.dtype, 0) * scale);
   }
 
+  __device__ T target_logit() const { return args_.loss ? hit_ : logits_.at(target_); }
+
   // Relative to m, so that a large offset common to the row costs no digits. A target that is no
   // class, which nobody could check beforehand, makes the loss NaN.
   __device__ T loss_of(const Partial& total, T lse) const {
-    if (target_ < 0 || target_ >= cols_of(args_)) return std::numeric_limits<T>::quiet_NaN();
+    if (!is_class()) return std::numeric_limits<T>::quiet_NaN();
     const State<T> state = state_of(total);
     if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
     const T log_d = log(state.d);
-    T loss = (T(1) - smoothing()) * ((state.m - logits_.at(target_)) + log_d);
+    T loss = (T(1) - smoothing()) * ((state.m - target_logit()) + log_d);
     if constexpr (kSmooths) {
       if (smoothing() > T(0)) {
         loss += smoothing() * ((state.m - total.sum / total.count) + log_d);
@@ -211,6 +218,7 @@ class LossRow {
   SlopeOf slope_;
   std::int64_t target_;
   bool ignored_;
+  T hit_ = 0;  // the target's logit, where the loss is written beside dx
 };
 
 struct LossRows {

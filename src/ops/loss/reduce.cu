@@ -35,7 +35,8 @@ __global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_consta
     const double count = counted_rows(args, block);
     total = count == 0 ? 0 : total / count;
   }
-  if (threadIdx.x == 0) write(args.out.data, args.out.dtype, 0, total);
+  const Operand& to = args.loss ? args.loss : args.out;
+  if (threadIdx.x == 0) write(to.data, to.dtype, 0, total);
 }
 
 __global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_constant__ RowArgs args) {

@@ -12,15 +12,16 @@ Status find_mean_scale(const RowArgs& args, const Plan& plan);  // into mean_sca
 
 template <class Run>
 Status with_reduction(const RowArgs& args, const Plan& plan, Run run) {
-  const bool forward = args.op == Op::cross_entropy;
   const bool reduced = args.reduction != Reduction::none;
-  if (reduced && !forward) {
+  const bool gradient = args.op == Op::cross_entropy_backward;
+  const bool loss = !gradient || args.loss;
+  if (args.reduction == Reduction::mean && gradient) {
     if (Status status = find_mean_scale(args, plan); !status.ok()) return status;
   }
   if (args.space.rows > 0) {
     if (Status status = run(args, plan); !status.ok()) return status;
   }
-  return reduced && forward ? reduce_losses(args, plan) : Status{};
+  return reduced && loss ? reduce_losses(args, plan) : Status{};
 }
 
 }  // namespace onepass::ops::loss

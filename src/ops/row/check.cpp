@@ -331,6 +331,7 @@ Problem describe(const RowArgs& args) {
   p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);
   p.in_place = args.in_place;
+  p.gives_loss = static_cast<bool>(args.loss);
   p.reduced = args.reduction != Reduction::none;
   return p;
 }

@@ -17,7 +17,7 @@ struct FlatOperand {
 struct FlatArgs {
   Op op;
   std::int64_t first_row, end_row, cols;
-  FlatOperand in, dy, out, lse, target, dloss;  // in: x, or y in a backward of it
+  FlatOperand in, dy, out, lse, target, dloss, loss;  // in: x, or y in a backward of it
   std::int64_t ignore_index;
   float z_loss, dloss_scale;
   const double* mean_scale;  // stands in for dloss_scale
@@ -42,6 +42,7 @@ inline FlatArgs flat(const RowArgs& args) {
           .lse = flat(args.lse),
           .target = flat(args.target),
           .dloss = flat(args.dloss),
+          .loss = flat(args.loss),
           .ignore_index = args.ignore_index,
           .z_loss = static_cast<float>(args.z_loss),
           .dloss_scale = static_cast<float>(args.dloss_scale),
