@@ -42,6 +42,15 @@ __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   return __uint_as_float(larger_word<float>(low, high));
 }
 
+// A pack from global to shared memory, past the registers and L1. It is there once the thread that asked
+// has waited; nobody else need.
+template <class T>
+__device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
+  const auto slot = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot), "l"(from) : "memory");
+}
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
 // Elements that an address lies past the beginning of a pack.
 template <class T>
 __device__ inline int past_boundary(const void* p) {

@@ -123,6 +123,7 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
   const gpu_rows::Launch launch = tuned ? *tuned : gpu_rows::derived_launch(judged, m);
   const bool by_rows = launch.kernel == gpu_rows::Kernel::grid;  // how it cuts a row
   Plan plan = gpu_rows::plan_of(launch, by_rows ? judged : p, m);
+  if (by_rows) plan.blocks = std::min(plan.blocks, std::max<std::int64_t>(p.rows, 1) * plan.split);
   add_loss_scratch(p, plan);
   say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
       " packs of 16 bytes, for ", m.gpu.processors, " processors",

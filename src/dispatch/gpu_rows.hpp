@@ -23,9 +23,11 @@ inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
 inline constexpr int kAnyPacks = 2;   // and of a row with any options
-inline constexpr int kGridBlocks = 2;  // blocks a processor in a launch of the whole grid
+inline constexpr int kBlocksAtOnce = 2;   // blocks a processor where rows follow one another
+inline constexpr int kStreamBytes = 128;  // of a row in a thread's registers there
+inline constexpr int kStreamTile = 2;     // packs that a thread takes at a time past those
 
-enum class Kernel : std::uint8_t { group, block, grid };
+enum class Kernel : std::uint8_t { group, block, stream, grid };
 
 struct Launch {
   Kernel kernel = Kernel::group;
@@ -39,6 +41,7 @@ constexpr std::string_view variant_of(const Launch& launch) {
   switch (launch.kernel) {
     case Kernel::group: return "gpu_group";
     case Kernel::block: return launch.split == 1 ? "gpu_block" : "gpu_cluster";
+    case Kernel::stream: return "gpu_stream";
     case Kernel::grid: return "gpu_grid";
   }
   return "?";
@@ -71,6 +74,11 @@ constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; 
 constexpr std::int64_t held_bytes(const Problem& p) {
   const auto values = static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
   return traffic(p.op).reads * (is_general(p) ? values : kPackBytes);
+}
+
+// Packs a thread holds where rows follow one another; of any row, the grid's.
+constexpr int stream_packs(const Problem& p) {
+  return is_general(p) ? kAnyPacks : kStreamBytes / static_cast<int>(held_bytes(p));
 }
 
 // What the fold's slots and the driver leave of a block's shared memory, where `blocks` share it.
@@ -116,26 +124,56 @@ inline Plan block(const Problem& p, int split, int held) {
   return plan;
 }
 
-// All processors, kGridBlocks blocks each, which share the processor's shared memory.
-inline Plan grid(const Problem& p, const Machine& m, int held) {
-  const int most = m.gpu.processors * kGridBlocks;
+// Slots of each thread of a block where kBlocksAtOnce share a processor, in whole tiles.
+constexpr std::int64_t stream_depth(const Problem& p, const Machine& m) {
+  return stage_packs(p, m, kBlocksAtOnce) / kBlockThreads / kStreamTile * kStreamTile;
+}
+
+constexpr std::size_t slot_bytes(const Problem& p, std::int64_t depth) {
+  return static_cast<std::size_t>(depth * kBlockThreads * held_bytes(p));
+}
+
+// As many teams of `split` blocks as run at once, each with row after row.
+inline Plan stream(const Problem& p, const Machine& m, int split) {
+  const std::int64_t chunk = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
+  Plan plan{.threads = kBlockThreads, .split = split, .resident = true, .packs = stream_packs(p)};
+  plan.chunk = static_cast<int>(chunk);
+  plan.blocks = std::min<std::int64_t>(p.rows, m.gpu.processors * kBlocksAtOnce / split) * split;
+  plan.shared_bytes = slot_bytes(p, round_up(ceil_div(chunk, kBlockThreads), kStreamTile));
+  return plan;
+}
+
+// All processors, kBlocksAtOnce blocks each. As many teams as hold a row in registers, but no more than
+// there are rows.
+inline Plan grid(const Problem& p, const Machine& m) {
+  const int most = m.gpu.processors * kBlocksAtOnce;
+  const int held = stream_packs(p);
   const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
-  const std::int64_t rows = std::max<std::int64_t>(p.rows, 1);
-  const std::int64_t stage = stage_packs(p, m, kGridBlocks);
-  const std::int64_t room = stage + std::int64_t{kBlockThreads} * held;
-  // As few blocks a row as hold it, but all of them where the rows are few.
-  const auto split =
-      static_cast<int>(std::clamp<std::int64_t>(std::max(ceil_div(n, room), most / rows), 1, most));
+  const std::int64_t in_registers = std::int64_t{kBlockThreads} * held;
+  const std::int64_t teams = std::clamp<std::int64_t>(
+      most / ceil_div(n, in_registers), 1, std::clamp<std::int64_t>(p.rows, 1, most));
+  const auto split = static_cast<int>(most / teams);
   const std::int64_t chunk = ceil_div(n, split);
   Plan plan{.threads = kBlockThreads, .split = split, .packs = held, .general = is_general(p)};
-  plan.looped = true;
   plan.chunk = static_cast<int>(chunk);
-  plan.resident = chunk <= room || !writes_rows(p);
-  plan.blocks = std::min<std::int64_t>(most / split, rows) * split;
-  const std::int64_t rest = std::clamp<std::int64_t>(chunk - kBlockThreads * held, 0, stage);
-  plan.shared_bytes = writes_rows(p) ? static_cast<std::size_t>(rest * held_bytes(p)) : 0;
-  // Two sets of partials, of up to four numbers each: cross-entropy's.
-  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in));
+  plan.blocks = teams * split;
+  if (plan.general) {
+    const std::int64_t stage = stage_packs(p, m, kBlocksAtOnce);
+    const std::int64_t rest = std::clamp<std::int64_t>(chunk - in_registers, 0, stage);
+    plan.looped = true;
+    plan.resident = chunk <= in_registers + stage || !writes_rows(p);
+    plan.shared_bytes = writes_rows(p) ? static_cast<std::size_t>(rest * held_bytes(p)) : 0;
+  } else {
+    const std::int64_t most_slots = stream_depth(p, m);
+    const std::int64_t wanted = round_up(ceil_div(chunk, kBlockThreads), kStreamTile);
+    plan.looped = wanted > most_slots;
+    plan.resident = wanted <= most_slots + (plan.looped ? held : 0) || !writes_rows(p);
+    plan.shared_bytes = slot_bytes(p, std::min(wanted, most_slots));
+  }
+  // Two sets of partials, of up to four numbers each: cross-entropy's; and a counter a team.
+  plan.scratch_bytes =
+      static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in)) +
+      static_cast<std::size_t>(teams) * sizeof(unsigned);
   return plan;
 }
 
@@ -149,9 +187,10 @@ constexpr std::size_t loss_scratch_bytes(const Problem& p) {
 }
 
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
-  Plan plan = launch.kernel == Kernel::group   ? group(p, m, launch.packs)
-              : launch.kernel == Kernel::block ? block(p, launch.split, launch.packs)
-                                               : grid(p, m, launch.packs);
+  Plan plan = launch.kernel == Kernel::group    ? group(p, m, launch.packs)
+              : launch.kernel == Kernel::block  ? block(p, launch.split, launch.packs)
+              : launch.kernel == Kernel::stream ? stream(p, m, launch.split)
+                                                : grid(p, m);
   plan.variant = variant_of(launch);
   return plan;
 }
@@ -177,7 +216,10 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
       return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
     }
-    case Kernel::grid: return launch.packs == loop_packs(p);
+    case Kernel::stream:
+      return !general && launch.packs == stream_packs(p) && launch.split <= most_cluster(m) &&
+             n <= launch.split * stream_depth(p, m) * kBlockThreads && p.rows > 0;
+    case Kernel::grid: return launch.packs == stream_packs(p);
   }
   return false;
 }
@@ -193,7 +235,13 @@ inline std::vector<Launch> candidates(const Problem& p, const Machine& m) {
     if (split > 1 && packs(p) / split < 64) break;
     for (const int held : {2, 4, 8}) add({Kernel::block, held, split});
   }
-  if (packs(p) >= 2048) add({Kernel::grid, loop_packs(p)});
+  for (int split = 1; split <= most_cluster(m); split *= 2) {
+    if (packs(p) / split < kBlockThreads) break;
+    if (p.rows * split > m.gpu.processors * kBlocksAtOnce) {
+      add({Kernel::stream, stream_packs(p), split});
+    }
+  }
+  if (packs(p) >= 2048) add({Kernel::grid, stream_packs(p)});
   return all;
 }
 
@@ -234,7 +282,7 @@ inline Launch derived_launch(const Problem& p, const Machine& m) {
   const bool idles = p.rows * launch.split * 2 <= m.gpu.processors &&
                      ceil_div(packs(p), launch.split) >= 2 * kBlockThreads;
   if (!idles && fits(launch, p, m)) return launch;
-  return {Kernel::grid, loop_packs(p)};
+  return {Kernel::grid, stream_packs(p)};
 }
 
 // ---- launches by name -------------------------------------------------------------------------
@@ -260,10 +308,10 @@ inline std::optional<Launch> launch_named(std::string_view text) {
   }
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   if (launch.packs < 1 || launch.split < 1) return std::nullopt;
-  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::grid}) {
+  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::stream, Kernel::grid}) {
     launch.kernel = kernel;
-    const bool splits =
-        kernel == Kernel::block || launch.split == 1;  // the others have no such number
+    const bool splits = kernel == Kernel::block || kernel == Kernel::stream ||
+                        launch.split == 1;  // the others have no such number
     if (splits && variant_of(launch) == variant) return launch;
   }
   return std::nullopt;
@@ -288,7 +336,11 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   launch.split = std::max(launch.split, 2);
   return plan_of(launch, p, m);
 }
-inline Plan grid(const Problem& p, const Machine& m) { return grid(p, m, loop_packs(p)); }
+inline Plan stream(const Problem& p, const Machine& m) {
+  int split = 1;
+  while (split < most_cluster(m) && !fits({Kernel::stream, stream_packs(p), split}, p, m)) split *= 2;
+  return stream(p, m, split);
+}
 
 inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -315,6 +367,11 @@ inline std::string refuse_block(const Problem& p, const Machine& m) {
   return refuse_unless(
       p, m,
       std::initializer_list<Launch>{{Kernel::block, 2}, {Kernel::block, 4}, {Kernel::block, 8}});
+}
+inline std::string refuse_stream(const Problem& p, const Machine& m) {
+  if (is_general(p)) return "it takes dense rows without options";
+  return refuse_unless(
+      p, m, std::initializer_list<Launch>{{Kernel::stream, stream_packs(p), most_cluster(m)}});
 }
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";

@@ -42,41 +42,44 @@ __device__ inline Value* in_block(Value* mine, int) {
 
 #endif
 
-// Blocks of up to 16 warps.
+// Blocks of up to 16 warps, as many turns as they like.
 template <class Join>
 class ClusterFold {
  public:
   using Value = typename Join::Value;
-  using Scratch = Value[kMostCluster * 16];
+  using Slots = Value[kMostCluster * 16];
 
-  // Nobody may write to a block that has not begun: the arrival is here, the wait before the first
-  // write, and the loads of a row lie between.
-  __device__ explicit ClusterFold(Scratch& slots) : slots_(slots), size_(cluster_size()) {
+  // Two sets of slots where there is more than one turn. Nobody may write to a block that has not begun:
+  // the arrival is here, the wait before the first write, and the loads of a row lie between.
+  __device__ explicit ClusterFold(Slots* sets) : sets_(sets), size_(cluster_size()) {
     if (size_ > 1) cluster_arrive();
   }
 
-  // Once: after it no block touches another any more, so each may end when it likes.
-  __device__ Value all(Value mine, Join join = {}) const {
+  // Turns take the sets alternately: who writes in a turn knows that everybody has come to the one before
+  // it, and so has read what he overwrites. After the last turn no block touches another, so each may end
+  // when it likes.
+  __device__ Value all(Value mine, int turn = 0) const {
     const auto lane = static_cast<int>(threadIdx.x % 32);
     const auto warp = static_cast<int>(threadIdx.x / 32);
     const auto warps = static_cast<int>(blockDim.x / 32);
-    mine = warp_fold(mine, join);
+    Slots& slots = sets_[turn % 2];
+    mine = warp_fold(mine, Join());
     if (size_ == 1) {
-      if (lane == 0) slots_[warp] = mine;
+      if (lane == 0) slots[warp] = mine;
       __syncthreads();
     } else {
-      cluster_wait();
-      if (lane < size_) *in_block(&slots_[cluster_rank() * warps + warp], lane) = mine;
+      if (turn == 0) cluster_wait();
+      if (lane < size_) *in_block(&slots[cluster_rank() * warps + warp], lane) = mine;
       cluster_arrive();
       cluster_wait();
     }
     Value total = Join::identity();
-    for (int i = lane; i < size_ * warps; i += 32) total = join(total, slots_[i]);
-    return warp_fold(total, join);
+    for (int i = lane; i < size_ * warps; i += 32) total = Join()(total, slots[i]);
+    return warp_fold(total, Join());
   }
 
  private:
-  Scratch& slots_;
+  Slots* sets_;
   int size_;
 };
 

@@ -36,8 +36,8 @@ rc::Gen<Problem> any_problem() {
 std::string fault(const Plan& plan, const Machine& m) {
   const auto block_shared = static_cast<std::size_t>(m.gpu.block_shared);
   const std::size_t most_shared = plan.variant == "register_shared_extreme" ? block_shared
-                                  : plan.variant == "gpu_grid"
-                                      ? block_shared / gpu_rows::kGridBlocks
+                                  : plan.variant == "gpu_grid" || plan.variant == "gpu_stream"
+                                      ? block_shared / gpu_rows::kBlocksAtOnce - 5120
                                   : plan.variant.starts_with("gpu_") ? block_shared - 8192
                                                                      : std::size_t{48} << 10;
   if (plan.blocks < 1 || plan.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
@@ -77,8 +77,21 @@ void check_holds(const Plan& plan, const Problem& p, const Machine& m) {
     RC_ASSERT(plan.blocks * (plan.threads / plan.row_threads) * rows_a_group >= p.rows);
   } else if (plan.variant == "gpu_grid") {
     RC_ASSERT(plan.blocks % plan.split == 0);
-    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::kGridBlocks);
+    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::kBlocksAtOnce);
+    RC_ASSERT(plan.blocks <= p.rows * plan.split);  // every team has a row
     RC_ASSERT(plan.scratch_bytes >= static_cast<std::size_t>(plan.blocks) * 2 * 8);
+    RC_ASSERT(std::int64_t{plan.chunk} * plan.split >= packs);
+    // What is not read again has a slot; where rows are long, beside what the registers take.
+    const auto slots = static_cast<std::int64_t>(plan.shared_bytes) / gpu_rows::held_bytes(p);
+    const std::int64_t held = plan.looped ? std::int64_t{plan.threads} * plan.packs : 0;
+    RC_ASSERT(!plan.resident || !writes || held + slots >= plan.chunk);
+    RC_ASSERT(plan.looped || slots >= plan.chunk);
+  } else if (plan.variant == "gpu_stream") {
+    RC_ASSERT(std::int64_t{plan.chunk} * plan.split >= packs);
+    RC_ASSERT(static_cast<std::int64_t>(plan.shared_bytes) / gpu_rows::held_bytes(p) >= plan.chunk);
+    RC_ASSERT(plan.blocks % plan.split == 0);
+    RC_ASSERT(plan.blocks <= p.rows * plan.split);
+    RC_ASSERT(plan.split <= gpu_rows::most_cluster(m));
   } else {
     const std::int64_t chunk = ceil_div(packs, plan.split);
     const std::int64_t held = std::int64_t{plan.threads} * plan.packs;

@@ -63,6 +63,8 @@ class LossRow {
 
   // An ignored row is read all the same: to look at the target first would be to wait for it.
   __device__ Stored fetch(int i, int end) const { return logits_.fetch(i, end); }
+  __device__ void ask(int i, Stored* slot) const { logits_.ask(i, slot); }
+  __device__ static Stored nothing() { return Logits::nothing(); }
   __device__ int edges() const { return logits_.edges(); }
   __device__ Edge fetch_edge(int e) const { return logits_.fetch_edge(e); }
   __device__ static Partial fold_edge(Edge edge) {

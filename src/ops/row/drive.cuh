@@ -10,8 +10,10 @@
 //   writes(), scale(total), finish(i, held, scale)   writes pack i
 //   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
 //   conclude(total)               by one thread: writes what there is one of a row
-// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read
-// once and kept on chip until its row's total is known.
+// a dense one, whose packs are kept as they are stored, also
+//   ask(i, slot), nothing()       a pack on its way to shared memory; one that is empty
+// and gets groups of lanes, blocks and clusters from here, rows that follow one another from stream.cuh,
+// the grid from grid.cuh. Every pack is read once and kept on chip until its row's total is known.
 #pragma once
 
 #include "dispatch/gpu_rows.hpp"
@@ -226,8 +228,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
                                                                            int size, int staged) {
   using Fold = ClusterFold<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
-  __shared__ typename Fold::Scratch scratch;
-  const Fold cluster(scratch);
+  __shared__ typename Fold::Slots slots;
+  const Fold cluster(&slots);
   const Row row(args, args.first_row + cluster_index());
   Chunk<Row, P, Long> chunk(row, size, cluster_rank(), reinterpret_cast<typename Row::Held*>(stage),
                             staged);

@@ -1,43 +1,88 @@
-// Rows that all processors share: the drive's third kernel, and its launch.
+// Rows that all processors share: teams of as many blocks as a row needs, in one cooperative launch.
 #pragma once
 
 #include <cooperative_groups.h>
 
 #include "merge/grid.cuh"
-#include "ops/row/launch.cuh"
+#include "ops/row/stream.cuh"
 
 namespace onepass {
 
-// Rows over all blocks at once, in waves of as many rows as go.
-template <class Row, int P>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kGridBlocks) void grid_rows(
-    const __grid_constant__ typename Row::Args args, typename Row::Partial* partials, int split,
-    int size, int staged) {
-  using Join = typename Row::Join;
+// A team of any `size` blocks that run at the same time. They meet in the workspace: there are two sets of
+// partials, for turns to take alternately, and behind them a counter for each team.
+template <class Join>
+class GridTeam {
+ public:
+  using Value = typename Join::Value;
+  using Slots = typename BlockFold<Join>::Scratch;
+
+  __device__ GridTeam(Slots& slots, void* workspace, int size)
+      : block_(slots), size_(size), partials_(static_cast<Value*>(workspace)) {}
+
+  __device__ std::int64_t index() const { return static_cast<int>(blockIdx.x) / size_; }
+  __device__ int count() const { return static_cast<int>(gridDim.x) / size_; }
+  __device__ int rank() const { return static_cast<int>(blockIdx.x) % size_; }
+
+  __device__ Value all(const Value& mine, int turn) const {
+    const GridFold<Join> grid(partials_ + (turn % 2) * gridDim.x, size_);
+    const Value folded = block_.all(mine);
+    if (threadIdx.x == 0) grid.put(index(), rank(), folded);
+    meet(turn);
+    return grid.all(index(), block_);
+  }
+
+ private:
+  // The first time the whole grid meets, which makes the counters known to be zero; after that each team
+  // goes at its own pace, so that one reads while another writes.
+  __device__ void meet(int turn) const {
+    auto* counter = reinterpret_cast<unsigned*>(partials_ + 2 * gridDim.x) + index();
+    if (turn == 0) {
+      if (rank() == 0 && threadIdx.x == 0) *counter = 0;
+      cooperative_groups::this_grid().sync();
+      return;
+    }
+    if (threadIdx.x == 0) {
+      const auto everybody = static_cast<unsigned>(turn * size_);
+      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+      unsigned here = 0;
+      do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counter) : "memory");
+      } while (here < everybody);
+    }
+    __syncthreads();
+  }
+
+  BlockFold<Join> block_;
+  int size_;
+  Value* partials_;
+};
+
+template <class Row, bool Long>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kBlocksAtOnce) void grid_stream(
+    const __grid_constant__ typename Row::Args args, void* workspace, int split, int size,
+    int depth) {
+  using Team = GridTeam<typename Row::Join>;
+  __shared__ typename Team::Slots slots;
+  stream_rows<Row, Long>(args, Team(slots, workspace, split), size, depth);
+}
+
+// Rows of any kind, without a row that is asked for ahead.
+template <class Row>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kBlocksAtOnce) void grid_rows(
+    const __grid_constant__ typename Row::Args args, void* workspace, int split, int size,
+    int staged) {
+  using Team = GridTeam<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
-  __shared__ typename BlockFold<Join>::Scratch scratch;
-  const BlockFold<Join> block(scratch);
-  const auto slots = static_cast<int>(gridDim.x) / split;  // rows a wave
-  const int slot = static_cast<int>(blockIdx.x) / split;
-  const int index = static_cast<int>(blockIdx.x) % split;
-  for (std::int64_t wave = 0; args.first_row + wave * slots < args.end_row; ++wave) {
-    // Waves take turns between two sets of partials, so that one barrier a wave is enough.
-    const GridFold<Join> grid(partials + (wave % 2) * slots * split, split);
-    const std::int64_t wanted = args.first_row + wave * slots + slot;
-    const bool mine = wanted < args.end_row;
-    const Row row(args, mine ? wanted : args.end_row - 1);
-    Chunk<Row, P, true> chunk(row, size, index, reinterpret_cast<typename Row::Held*>(stage),
-                              staged);
-    if (mine) {
-      const auto folded = block.all(chunk.fold());
-      if (threadIdx.x == 0) grid.put(slot, index, folded);
-    }
-    cooperative_groups::this_grid().sync();
-    if (mine) {
-      const auto total = grid.all(slot, block);
-      chunk.finish(total);
-      if (index == 0 && threadIdx.x == 0) row.conclude(total);
-    }
+  __shared__ typename Team::Slots slots;
+  const Team team(slots, workspace, split);
+  std::int64_t at = args.first_row + team.index();
+  for (int turn = 0; at < args.end_row; ++turn, at += team.count()) {
+    const Row row(args, at);
+    Chunk<Row, gpu_rows::kAnyPacks, true> chunk(
+        row, size, team.rank(), reinterpret_cast<typename Row::Held*>(stage), staged);
+    const auto total = team.all(chunk.fold(), turn);
+    chunk.finish(total);
+    if (team.rank() == 0 && threadIdx.x == 0) row.conclude(total);
   }
 }
 
@@ -45,23 +90,28 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kGridBlocks) voi
 template <class Rows>
 Status run_grid(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    constexpr int kPacks = kTakesAny<Row> ? gpu_rows::kAnyPacks : gpu_rows::kLoopPacks;
-    const auto kernel = grid_rows<Row, kPacks>;
-    if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
-        !status.ok()) {
-      return status;
+    const auto launch = [&](auto* kernel, int held) {
+      if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
+          !status.ok()) {
+        return status;
+      }
+      cudaLaunchConfig_t config = config_of(plan, args);
+      cudaLaunchAttribute together{};
+      together.id = cudaLaunchAttributeCooperative;
+      together.val.cooperative = 1;
+      config.attrs = &together;
+      config.numAttrs = 1;
+      cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args),
+                         static_cast<void*>(args.workspace), plan.split, plan.chunk, held);
+      return launch_status(plan.variant);
+    };
+    if constexpr (kTakesAny<Row>) {
+      return launch(grid_rows<Row>,
+                    static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+    } else {
+      return plan.looped ? launch(grid_stream<Row, true>, depth_of<Row>(plan))
+                         : launch(grid_stream<Row, false>, depth_of<Row>(plan));
     }
-    cudaLaunchConfig_t config = config_of(plan, args);
-    cudaLaunchAttribute together{};
-    together.id = cudaLaunchAttributeCooperative;
-    together.val.cooperative = 1;
-    config.attrs = &together;
-    config.numAttrs = 1;
-    cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args),
-                       reinterpret_cast<typename Row::Partial*>(args.workspace), plan.split,
-                       plan.chunk,
-                       static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
-    return launch_status(plan.variant);
   });
 }
 

@@ -36,11 +36,15 @@ Status with_row(const RowArgs& args, const Plan& plan, Body body) {
   switch (in) {
     case DType::f16:
       if (same) return as(Type<F16>{}, Type<F16>{});
-      if (wider && Rows::kWidens) return as(Type<F16>{}, Type<float>{});
+      if constexpr (Rows::kWidens) {
+        if (wider) return as(Type<F16>{}, Type<float>{});
+      }
       return as(Type<F16>{}, Type<void>{});
     case DType::bf16:
       if (same) return as(Type<BF16>{}, Type<BF16>{});
-      if (wider && Rows::kWidens) return as(Type<BF16>{}, Type<float>{});
+      if constexpr (Rows::kWidens) {
+        if (wider) return as(Type<BF16>{}, Type<float>{});
+      }
       return as(Type<BF16>{}, Type<void>{});
     case DType::f64: return as(Type<double>{}, Type<void>{});
     default:
@@ -75,27 +79,34 @@ Status run_group(const RowArgs& args, const Plan& plan) {
   });
 }
 
-// plan.split blocks a cluster, plan.packs packs a thread, the rest in shared memory.
+// Blocks in clusters of plan.split.
+template <class Args, class... More>
+Status launch_clusters(void (*kernel)(Args, More...), const RowArgs& args, const Plan& plan,
+                       More... more) {
+  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
+      !status.ok()) {
+    return status;
+  }
+  cudaLaunchConfig_t config = config_of(plan, args);
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
+  config.attrs = &cluster;
+  config.numAttrs = plan.split > 1 ? 1 : 0;
+  if (plan.split > 8) {  // more than every GPU with clusters promises
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  }
+  cudaLaunchKernelEx(&config, kernel, args_for<std::remove_const_t<Args>>(args), more...);
+  return launch_status(plan.variant);
+}
+
+// A cluster a row, plan.packs packs a thread, the rest in shared memory.
 template <class Rows>
 Status run_block(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
     const auto launch = [&](auto* kernel) {
-      if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
-          !status.ok()) {
-        return status;
-      }
-      cudaLaunchConfig_t config = config_of(plan, args);
-      cudaLaunchAttribute cluster{};
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
-      config.attrs = &cluster;
-      config.numAttrs = plan.split > 1 ? 1 : 0;
-      if (plan.split > 8) {  // more than every GPU with clusters promises
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-      }
-      cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args), plan.chunk,
-                         static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
-      return launch_status(plan.variant);
+      return launch_clusters(kernel, args, plan, plan.chunk,
+                             static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
     };
     if constexpr (kTakesAny<Row>) {
       return launch(block_rows<Row, gpu_rows::kAnyPacks, true>);

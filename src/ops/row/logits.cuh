@@ -118,6 +118,15 @@ class DenseLogits {
   // Pack i, if it comes before `end`, else −inf.
   __device__ Stored fetch(int i, int end) const { return i < end ? packs_.data()[i] : nothing(); }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
+  __device__ void ask(int i, Stored* slot) const { copy_async(packs_.data() + i, slot); }
+  __device__ static Stored nothing() {
+    Stored pack;
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) {
+      set_element(pack.word, k, narrow<In>(minus_infinity<T>()));
+    }
+    return pack;
+  }
   __device__ Edge fetch_edge(int e) const {
     return e < edges() ? packs_.at(packs_.edge_column(e)) : narrow<In>(minus_infinity<T>());
   }
@@ -135,15 +144,6 @@ class DenseLogits {
   }
 
  private:
-  __device__ static Pack<In> nothing() {
-    Pack<In> pack;
-#pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      set_element(pack.word, k, narrow<In>(minus_infinity<T>()));
-    }
-    return pack;
-  }
-
   DensePacks<In> packs_;
 };
 

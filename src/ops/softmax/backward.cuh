@@ -36,6 +36,15 @@ class DensePair {
     return {y_.data()[i], paired_ ? dy_.data()[i] : unpaired(i)};
   }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
+  __device__ void ask(int i, Stored* slot) const {
+    copy_async(y_.data() + i, &slot->y);
+    if (paired_) {
+      copy_async(dy_.data() + i, &slot->dy);
+    } else {
+      slot->dy = unpaired(i);
+    }
+  }
+  __device__ static Stored nothing() { return {}; }
   __device__ Edge fetch_edge(int e) const {
     if (e >= edges()) return {};
     return {y_.at(edge_column(e)), dy_.at(edge_column(e))};
@@ -162,6 +171,8 @@ class BackwardRow {
 
   __device__ int packs() const { return pair_.packs(); }
   __device__ Stored fetch(int i, int end) const { return pair_.fetch(i, end); }
+  __device__ void ask(int i, Stored* slot) const { pair_.ask(i, slot); }
+  __device__ static Stored nothing() { return Pair::nothing(); }
   __device__ int edges() const { return pair_.edges(); }
   __device__ Edge fetch_edge(int e) const { return pair_.fetch_edge(e); }
   __device__ Partial fold_edge(Edge edge) const {

@@ -24,6 +24,8 @@ class ForwardRow {
 
   __device__ int packs() const { return logits_.packs(); }
   __device__ Stored fetch(int i, int end) const { return logits_.fetch(i, end); }
+  __device__ void ask(int i, Stored* slot) const { logits_.ask(i, slot); }
+  __device__ static Stored nothing() { return Logits::nothing(); }
   __device__ int edges() const { return logits_.edges(); }
   __device__ Edge fetch_edge(int e) const { return logits_.fetch_edge(e); }
   __device__ static Partial fold_edge(Edge edge) { return leaf(Logits::value(edge)); }
