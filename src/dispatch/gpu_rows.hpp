@@ -23,11 +23,13 @@ inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
 inline constexpr int kAnyPacks = 2;   // and of a row with any options
-inline constexpr int kBlocksAtOnce = 2;   // blocks a processor where rows follow one another
-inline constexpr int kStreamBytes = 128;  // of a row in a thread's registers there
+inline constexpr int kBlocksAtOnce = 2;  // blocks a processor where rows follow one another
+inline constexpr int kPipelineBytes =
+    96;                                   // of a row in a thread's registers there, in three stages
+inline constexpr int kStreamBytes = 128;  // and in one
 inline constexpr int kStreamTile = 2;     // packs that a thread takes at a time past those
 
-enum class Kernel : std::uint8_t { group, block, stream, grid };
+enum class Kernel : std::uint8_t { group, block, pipeline, grid };
 
 struct Launch {
   Kernel kernel = Kernel::group;
@@ -41,7 +43,7 @@ constexpr std::string_view variant_of(const Launch& launch) {
   switch (launch.kernel) {
     case Kernel::group: return "gpu_group";
     case Kernel::block: return launch.split == 1 ? "gpu_block" : "gpu_cluster";
-    case Kernel::stream: return "gpu_stream";
+    case Kernel::pipeline: return "gpu_pipeline";
     case Kernel::grid: return "gpu_grid";
   }
   return "?";
@@ -79,6 +81,18 @@ constexpr std::int64_t held_bytes(const Problem& p) {
 // Packs a thread holds where rows follow one another; of any row, the grid's.
 constexpr int stream_packs(const Problem& p) {
   return is_general(p) ? kAnyPacks : kStreamBytes / static_cast<int>(held_bytes(p));
+}
+constexpr int pipeline_packs(const Problem& p) {
+  return kPipelineBytes / static_cast<int>(held_bytes(p));
+}
+
+inline constexpr std::int64_t kPipelineShared = 2 * kPipelineBytes * kBlockThreads;
+
+// Whether rows can overlap in three stages. Where the loss needs a logit that the gradient overwrites, nobody
+// may write a row before everybody has begun it.
+constexpr bool can_pipeline(const Problem& p, const Machine& m) {
+  return !is_general(p) && !(p.gives_loss && p.in_place) &&
+         m.gpu.block_shared / kBlocksAtOnce - (9 << 10) >= kPipelineShared;
 }
 
 // What the fold's slots and the driver leave of a block's shared memory, where `blocks` share it.
@@ -134,24 +148,22 @@ constexpr std::size_t slot_bytes(const Problem& p, std::int64_t depth) {
 }
 
 // As many teams of `split` blocks as run at once, each with row after row.
-inline Plan stream(const Problem& p, const Machine& m, int split) {
-  const std::int64_t chunk = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
-  Plan plan{.threads = kBlockThreads, .split = split, .resident = true, .packs = stream_packs(p)};
-  plan.chunk = static_cast<int>(chunk);
+inline Plan pipeline(const Problem& p, const Machine& m, int split) {
+  Plan plan{.threads = kBlockThreads, .split = split, .resident = true, .packs = pipeline_packs(p)};
+  plan.chunk = static_cast<int>(ceil_div(std::max<std::int64_t>(packs(p), 1), split));
   plan.blocks = std::min<std::int64_t>(p.rows, m.gpu.processors * kBlocksAtOnce / split) * split;
-  plan.shared_bytes = slot_bytes(p, round_up(ceil_div(chunk, kBlockThreads), kStreamTile));
+  plan.shared_bytes = kPipelineShared;
   return plan;
 }
 
 // All processors, kBlocksAtOnce blocks each. As many teams as hold a row in registers, but no more than
 // there are rows.
-inline Plan grid(const Problem& p, const Machine& m) {
+inline Plan grid(const Problem& p, const Machine& m, int held) {
   const int most = m.gpu.processors * kBlocksAtOnce;
-  const int held = stream_packs(p);
   const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
   const std::int64_t in_registers = std::int64_t{kBlockThreads} * held;
-  const std::int64_t teams = std::clamp<std::int64_t>(
-      most / ceil_div(n, in_registers), 1, std::clamp<std::int64_t>(p.rows, 1, most));
+  const std::int64_t teams = std::clamp<std::int64_t>(most / ceil_div(n, in_registers), 1,
+                                                      std::clamp<std::int64_t>(p.rows, 1, most));
   const auto split = static_cast<int>(most / teams);
   const std::int64_t chunk = ceil_div(n, split);
   Plan plan{.threads = kBlockThreads, .split = split, .packs = held, .general = is_general(p)};
@@ -163,6 +175,9 @@ inline Plan grid(const Problem& p, const Machine& m) {
     plan.looped = true;
     plan.resident = chunk <= in_registers + stage || !writes_rows(p);
     plan.shared_bytes = writes_rows(p) ? static_cast<std::size_t>(rest * held_bytes(p)) : 0;
+  } else if (held == pipeline_packs(p)) {
+    plan.resident = true;
+    plan.shared_bytes = kPipelineShared;
   } else {
     const std::int64_t most_slots = stream_depth(p, m);
     const std::int64_t wanted = round_up(ceil_div(chunk, kBlockThreads), kStreamTile);
@@ -171,9 +186,8 @@ inline Plan grid(const Problem& p, const Machine& m) {
     plan.shared_bytes = slot_bytes(p, std::min(wanted, most_slots));
   }
   // Two sets of partials, of up to four numbers each: cross-entropy's; and a counter a team.
-  plan.scratch_bytes =
-      static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in)) +
-      static_cast<std::size_t>(teams) * sizeof(unsigned);
+  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in)) +
+                       static_cast<std::size_t>(teams) * sizeof(unsigned);
   return plan;
 }
 
@@ -187,10 +201,10 @@ constexpr std::size_t loss_scratch_bytes(const Problem& p) {
 }
 
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
-  Plan plan = launch.kernel == Kernel::group    ? group(p, m, launch.packs)
-              : launch.kernel == Kernel::block  ? block(p, launch.split, launch.packs)
-              : launch.kernel == Kernel::stream ? stream(p, m, launch.split)
-                                                : grid(p, m);
+  Plan plan = launch.kernel == Kernel::group      ? group(p, m, launch.packs)
+              : launch.kernel == Kernel::block    ? block(p, launch.split, launch.packs)
+              : launch.kernel == Kernel::pipeline ? pipeline(p, m, launch.split)
+                                                  : grid(p, m, launch.packs);
   plan.variant = variant_of(launch);
   return plan;
 }
@@ -216,10 +230,14 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
       return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
     }
-    case Kernel::stream:
-      return !general && launch.packs == stream_packs(p) && launch.split <= most_cluster(m) &&
-             n <= launch.split * stream_depth(p, m) * kBlockThreads && p.rows > 0;
-    case Kernel::grid: return launch.packs == stream_packs(p);
+    case Kernel::pipeline:
+      return can_pipeline(p, m) && launch.packs == pipeline_packs(p) && p.rows > 0 &&
+             launch.split <= most_cluster(m) &&
+             n <= std::int64_t{launch.split} * kBlockThreads * launch.packs;
+    case Kernel::grid:
+      return launch.packs == stream_packs(p) ||
+             (can_pipeline(p, m) && launch.packs == pipeline_packs(p) &&
+              n <= std::int64_t{m.gpu.processors} * kBlocksAtOnce * kBlockThreads * launch.packs);
   }
   return false;
 }
@@ -238,10 +256,13 @@ inline std::vector<Launch> candidates(const Problem& p, const Machine& m) {
   for (int split = 1; split <= most_cluster(m); split *= 2) {
     if (packs(p) / split < kBlockThreads) break;
     if (p.rows * split > m.gpu.processors * kBlocksAtOnce) {
-      add({Kernel::stream, stream_packs(p), split});
+      add({Kernel::pipeline, pipeline_packs(p), split});
     }
   }
-  if (packs(p) >= 2048) add({Kernel::grid, stream_packs(p)});
+  if (packs(p) >= 2048) {
+    add({Kernel::grid, stream_packs(p)});
+    if (!is_general(p)) add({Kernel::grid, pipeline_packs(p)});
+  }
   return all;
 }
 
@@ -308,9 +329,9 @@ inline std::optional<Launch> launch_named(std::string_view text) {
   }
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   if (launch.packs < 1 || launch.split < 1) return std::nullopt;
-  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::stream, Kernel::grid}) {
+  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::pipeline, Kernel::grid}) {
     launch.kernel = kernel;
-    const bool splits = kernel == Kernel::block || kernel == Kernel::stream ||
+    const bool splits = kernel == Kernel::block || kernel == Kernel::pipeline ||
                         launch.split == 1;  // the others have no such number
     if (splits && variant_of(launch) == variant) return launch;
   }
@@ -336,11 +357,14 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   launch.split = std::max(launch.split, 2);
   return plan_of(launch, p, m);
 }
-inline Plan stream(const Problem& p, const Machine& m) {
+inline Plan pipeline(const Problem& p, const Machine& m) {
   int split = 1;
-  while (split < most_cluster(m) && !fits({Kernel::stream, stream_packs(p), split}, p, m)) split *= 2;
-  return stream(p, m, split);
+  while (split < most_cluster(m) && !fits({Kernel::pipeline, pipeline_packs(p), split}, p, m)) {
+    split *= 2;
+  }
+  return pipeline(p, m, split);
 }
+inline Plan grid(const Problem& p, const Machine& m) { return grid(p, m, stream_packs(p)); }
 
 inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -368,10 +392,12 @@ inline std::string refuse_block(const Problem& p, const Machine& m) {
       p, m,
       std::initializer_list<Launch>{{Kernel::block, 2}, {Kernel::block, 4}, {Kernel::block, 8}});
 }
-inline std::string refuse_stream(const Problem& p, const Machine& m) {
-  if (is_general(p)) return "it takes dense rows without options";
+inline std::string refuse_pipeline(const Problem& p, const Machine& m) {
+  if (m.device() == Device::cuda && !can_pipeline(p, m)) {
+    return "it takes dense rows without options, and two blocks of 98,304 bytes of shared memory";
+  }
   return refuse_unless(
-      p, m, std::initializer_list<Launch>{{Kernel::stream, stream_packs(p), most_cluster(m)}});
+      p, m, std::initializer_list<Launch>{{Kernel::pipeline, pipeline_packs(p), most_cluster(m)}});
 }
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";

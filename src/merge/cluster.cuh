@@ -42,7 +42,8 @@ __device__ inline Value* in_block(Value* mine, int) {
 
 #endif
 
-// Blocks of up to 16 warps, as many turns as they like.
+// Blocks of up to 16 warps, as many turns as they like: in each everybody puts a value, and later gets the
+// fold of all. What lies between the two hides the way that the values have to go.
 template <class Join>
 class ClusterFold {
  public:
@@ -55,30 +56,41 @@ class ClusterFold {
     if (size_ > 1) cluster_arrive();
   }
 
-  // Turns take the sets alternately: who writes in a turn knows that everybody has come to the one before
-  // it, and so has read what he overwrites. After the last turn no block touches another, so each may end
-  // when it likes.
-  __device__ Value all(Value mine, int turn = 0) const {
-    const auto lane = static_cast<int>(threadIdx.x % 32);
+  // Turns take the sets alternately: who puts in a turn has got the one before, to which everybody has come
+  // who had read what is overwritten now.
+  __device__ void put(Value mine, int turn = 0) const {
     const auto warp = static_cast<int>(threadIdx.x / 32);
-    const auto warps = static_cast<int>(blockDim.x / 32);
-    Slots& slots = sets_[turn % 2];
     mine = warp_fold(mine, Join());
     if (size_ == 1) {
-      if (lane == 0) slots[warp] = mine;
-      __syncthreads();
+      if (lane() == 0) sets_[turn % 2][warp] = mine;
     } else {
       if (turn == 0) cluster_wait();
-      if (lane < size_) *in_block(&slots[cluster_rank() * warps + warp], lane) = mine;
+      if (lane() < size_) {
+        *in_block(&sets_[turn % 2][cluster_rank() * warps() + warp], lane()) = mine;
+      }
       cluster_arrive();
+    }
+  }
+
+  // After the last one no block touches another, so each may end when it likes.
+  __device__ Value get(int turn = 0) const {
+    if (size_ == 1) {
+      __syncthreads();
+    } else {
       cluster_wait();
     }
     Value total = Join::identity();
-    for (int i = lane; i < size_ * warps; i += 32) total = Join()(total, slots[i]);
+#pragma unroll 1  // registers hold a row meanwhile
+    for (int i = lane(); i < size_ * warps(); i += 32) {
+      total = Join()(total, sets_[turn % 2][i]);
+    }
     return warp_fold(total, Join());
   }
 
  private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
+  __device__ static int warps() { return static_cast<int>(blockDim.x / 32); }
+
   Slots* sets_;
   int size_;
 };

@@ -12,7 +12,7 @@
 //   conclude(total)               by one thread: writes what there is one of a row
 // a dense one, whose packs are kept as they are stored, also
 //   ask(i, slot), nothing()       a pack on its way to shared memory; one that is empty
-// and gets groups of lanes, blocks and clusters from here, rows that follow one another from stream.cuh,
+// and gets groups of lanes, blocks and clusters from here, rows that follow one another from pipeline.cuh,
 // the grid from grid.cuh. Every pack is read once and kept on chip until its row's total is known.
 #pragma once
 
@@ -233,7 +233,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   const Row row(args, args.first_row + cluster_index());
   Chunk<Row, P, Long> chunk(row, size, cluster_rank(), reinterpret_cast<typename Row::Held*>(stage),
                             staged);
-  const auto total = cluster.all(chunk.fold());
+  cluster.put(chunk.fold());
+  const auto total = cluster.get();
   chunk.finish(total);
   if (cluster_rank() == 0 && threadIdx.x == 0) row.conclude(total);
 }

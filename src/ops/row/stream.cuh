@@ -35,7 +35,8 @@ class Stream {
     const Packs packs = packs_of(row);
     edge_ = next_edge_;
     if constexpr (Long) hold_packs(row, packs.first, kThreads, packs.end, held_);
-    wait_for_copies();
+    commit_copies();
+    wait_for_copies<0>();
     if constexpr (!Long) lift(packs, 0, held_);
     Partial mine = row.fold(held_, packs.template live<P>(0));
     if (more) {
@@ -128,8 +129,8 @@ class Stream {
 };
 
 template <class Row>
-inline constexpr int kStreamPacks =
-    gpu_rows::kStreamBytes / static_cast<int>(sizeof(typename Row::Held));
+inline constexpr int kStreamPacks = gpu_rows::kStreamBytes /
+                                    static_cast<int>(sizeof(typename Row::Held));
 
 // The rows of a team, one after the other. A Team knows which it is, how many there are, which of its blocks
 // this one is, and folds what they all have. Every team has a row.
@@ -137,8 +138,8 @@ template <class Row, bool Long, class Team>
 __device__ inline void stream_rows(const typename Row::Args& args, const Team& team, int size,
                                    int depth) {
   extern __shared__ __align__(16) std::byte slots[];
-  Stream<Row, kStreamPacks<Row>, Long> stream(
-      size, team.rank(), reinterpret_cast<typename Row::Held*>(slots), depth);
+  Stream<Row, kStreamPacks<Row>, Long> stream(size, team.rank(),
+                                              reinterpret_cast<typename Row::Held*>(slots), depth);
   std::int64_t at = args.first_row + team.index();
   stream.begin(Row(args, at));
   bool more = true;
@@ -146,54 +147,17 @@ __device__ inline void stream_rows(const typename Row::Args& args, const Team& t
     more = at + team.count() < args.end_row;
     const Row row(args, at);
     const Row next(args, more ? at + team.count() : at);
-    const auto total = team.all(stream.fold(row, next, more), turn);
+    team.put(stream.fold(row, next, more), turn);
+    const auto total = team.get(turn);
     stream.finish(row, total, next, more);
     if (team.rank() == 0 && threadIdx.x == 0) row.conclude(total);
   }
-}
-
-// A cluster of blocks, or one.
-template <class Join>
-class ClusterTeam {
- public:
-  using Value = typename Join::Value;
-  using Slots = typename ClusterFold<Join>::Slots[2];
-
-  __device__ explicit ClusterTeam(Slots& slots) : fold_(slots) {}
-
-  __device__ std::int64_t index() const { return cluster_index(); }
-  __device__ int count() const { return static_cast<int>(gridDim.x) / cluster_size(); }
-  __device__ int rank() const { return cluster_rank(); }
-  __device__ Value all(const Value& mine, int turn) const { return fold_.all(mine, turn); }
-
- private:
-  ClusterFold<Join> fold_;
-};
-
-template <class Row>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kBlocksAtOnce) void cluster_stream(
-    const __grid_constant__ typename Row::Args args, int size, int depth) {
-  using Team = ClusterTeam<typename Row::Join>;
-  __shared__ typename Team::Slots slots;
-  stream_rows<Row, false>(args, Team(slots), size, depth);
 }
 
 // Slots a thread.
 template <class Row>
 int depth_of(const Plan& plan) {
   return static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)) / gpu_rows::kBlockThreads;
-}
-
-// plan.split blocks a cluster, as many clusters as run at once.
-template <class Rows>
-Status run_stream(const RowArgs& args, const Plan& plan) {
-  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    if constexpr (kTakesAny<Row>) {
-      return Status{Code::internal, "gpu_stream: a row that is not dense"};
-    } else {
-      return launch_clusters(cluster_stream<Row>, args, plan, plan.chunk, depth_of<Row>(plan));
-    }
-  });
 }
 
 }  // namespace onepass
