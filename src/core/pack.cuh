@@ -49,13 +49,7 @@ __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
   const auto slot = static_cast<unsigned>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(slot), "l"(from) : "memory");
 }
-
-// Copies since the last commit are a group; waits until all but the last `Left` groups are there.
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Left>
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
-}
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Elements that an address lies past the beginning of a pack.
 template <class T>

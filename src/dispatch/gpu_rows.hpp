@@ -23,13 +23,11 @@ inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
 inline constexpr int kAnyPacks = 2;   // and of a row with any options
-inline constexpr int kBlocksAtOnce = 2;  // blocks a processor where rows follow one another
-inline constexpr int kPipelineBytes =
-    96;                                   // of a row in a thread's registers there, in three stages
-inline constexpr int kStreamBytes = 128;  // and in one
+inline constexpr int kBlocksAtOnce = 2;   // blocks a processor where rows follow one another
+inline constexpr int kStreamBytes = 128;  // of a row in a thread's registers there
 inline constexpr int kStreamTile = 2;     // packs that a thread takes at a time past those
 
-enum class Kernel : std::uint8_t { group, block, pipeline, grid };
+enum class Kernel : std::uint8_t { group, block, grid };
 
 struct Launch {
   Kernel kernel = Kernel::group;
@@ -43,7 +41,6 @@ constexpr std::string_view variant_of(const Launch& launch) {
   switch (launch.kernel) {
     case Kernel::group: return "gpu_group";
     case Kernel::block: return launch.split == 1 ? "gpu_block" : "gpu_cluster";
-    case Kernel::pipeline: return "gpu_pipeline";
     case Kernel::grid: return "gpu_grid";
   }
   return "?";
@@ -82,19 +79,6 @@ constexpr std::int64_t held_bytes(const Problem& p) {
 constexpr int stream_packs(const Problem& p) {
   return is_general(p) ? kAnyPacks : kStreamBytes / static_cast<int>(held_bytes(p));
 }
-constexpr int pipeline_packs(const Problem& p) {
-  return kPipelineBytes / static_cast<int>(held_bytes(p));
-}
-
-inline constexpr std::int64_t kPipelineShared = 2 * kPipelineBytes * kBlockThreads;
-
-// Whether rows can overlap in three stages. Where the loss needs a logit that the gradient overwrites, nobody
-// may write a row before everybody has begun it.
-constexpr bool can_pipeline(const Problem& p, const Machine& m) {
-  return !is_general(p) && !(p.gives_loss && p.in_place) &&
-         m.gpu.block_shared / kBlocksAtOnce - (9 << 10) >= kPipelineShared;
-}
-
 // What the fold's slots and the driver leave of a block's shared memory, where `blocks` share it.
 constexpr std::int64_t stage_packs(const Problem& p, const Machine& m, int blocks = 1) {
   constexpr std::int64_t kept_back = 9 << 10;
@@ -147,18 +131,10 @@ constexpr std::size_t slot_bytes(const Problem& p, std::int64_t depth) {
   return static_cast<std::size_t>(depth * kBlockThreads * held_bytes(p));
 }
 
-// As many teams of `split` blocks as run at once, each with row after row.
-inline Plan pipeline(const Problem& p, const Machine& m, int split) {
-  Plan plan{.threads = kBlockThreads, .split = split, .resident = true, .packs = pipeline_packs(p)};
-  plan.chunk = static_cast<int>(ceil_div(std::max<std::int64_t>(packs(p), 1), split));
-  plan.blocks = std::min<std::int64_t>(p.rows, m.gpu.processors * kBlocksAtOnce / split) * split;
-  plan.shared_bytes = kPipelineShared;
-  return plan;
-}
-
 // All processors, kBlocksAtOnce blocks each. As many teams as hold a row in registers, but no more than
 // there are rows.
-inline Plan grid(const Problem& p, const Machine& m, int held) {
+inline Plan grid(const Problem& p, const Machine& m) {
+  const int held = stream_packs(p);
   const int most = m.gpu.processors * kBlocksAtOnce;
   const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
   const std::int64_t in_registers = std::int64_t{kBlockThreads} * held;
@@ -175,9 +151,6 @@ inline Plan grid(const Problem& p, const Machine& m, int held) {
     plan.looped = true;
     plan.resident = chunk <= in_registers + stage || !writes_rows(p);
     plan.shared_bytes = writes_rows(p) ? static_cast<std::size_t>(rest * held_bytes(p)) : 0;
-  } else if (held == pipeline_packs(p)) {
-    plan.resident = true;
-    plan.shared_bytes = kPipelineShared;
   } else {
     const std::int64_t most_slots = stream_depth(p, m);
     const std::int64_t wanted = round_up(ceil_div(chunk, kBlockThreads), kStreamTile);
@@ -201,10 +174,9 @@ constexpr std::size_t loss_scratch_bytes(const Problem& p) {
 }
 
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
-  Plan plan = launch.kernel == Kernel::group      ? group(p, m, launch.packs)
-              : launch.kernel == Kernel::block    ? block(p, launch.split, launch.packs)
-              : launch.kernel == Kernel::pipeline ? pipeline(p, m, launch.split)
-                                                  : grid(p, m, launch.packs);
+  Plan plan = launch.kernel == Kernel::group   ? group(p, m, launch.packs)
+              : launch.kernel == Kernel::block ? block(p, launch.split, launch.packs)
+                                               : grid(p, m);
   plan.variant = variant_of(launch);
   return plan;
 }
@@ -230,14 +202,7 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
       return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
     }
-    case Kernel::pipeline:
-      return can_pipeline(p, m) && launch.packs == pipeline_packs(p) && p.rows > 0 &&
-             launch.split <= most_cluster(m) &&
-             n <= std::int64_t{launch.split} * kBlockThreads * launch.packs;
-    case Kernel::grid:
-      return launch.packs == stream_packs(p) ||
-             (can_pipeline(p, m) && launch.packs == pipeline_packs(p) &&
-              n <= std::int64_t{m.gpu.processors} * kBlocksAtOnce * kBlockThreads * launch.packs);
+    case Kernel::grid: return launch.packs == stream_packs(p);
   }
   return false;
 }
@@ -253,16 +218,7 @@ inline std::vector<Launch> candidates(const Problem& p, const Machine& m) {
     if (split > 1 && packs(p) / split < 64) break;
     for (const int held : {2, 4, 8}) add({Kernel::block, held, split});
   }
-  for (int split = 1; split <= most_cluster(m); split *= 2) {
-    if (packs(p) / split < kBlockThreads) break;
-    if (p.rows * split > m.gpu.processors * kBlocksAtOnce) {
-      add({Kernel::pipeline, pipeline_packs(p), split});
-    }
-  }
-  if (packs(p) >= 2048) {
-    add({Kernel::grid, stream_packs(p)});
-    if (!is_general(p)) add({Kernel::grid, pipeline_packs(p)});
-  }
+  if (packs(p) >= 2048) add({Kernel::grid, stream_packs(p)});
   return all;
 }
 
@@ -329,10 +285,10 @@ inline std::optional<Launch> launch_named(std::string_view text) {
   }
   if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
   if (launch.packs < 1 || launch.split < 1) return std::nullopt;
-  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::pipeline, Kernel::grid}) {
+  for (const Kernel kernel : {Kernel::group, Kernel::block, Kernel::grid}) {
     launch.kernel = kernel;
-    const bool splits = kernel == Kernel::block || kernel == Kernel::pipeline ||
-                        launch.split == 1;  // the others have no such number
+    const bool splits =
+        kernel == Kernel::block || launch.split == 1;  // the others have no such number
     if (splits && variant_of(launch) == variant) return launch;
   }
   return std::nullopt;
@@ -357,14 +313,6 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   launch.split = std::max(launch.split, 2);
   return plan_of(launch, p, m);
 }
-inline Plan pipeline(const Problem& p, const Machine& m) {
-  int split = 1;
-  while (split < most_cluster(m) && !fits({Kernel::pipeline, pipeline_packs(p), split}, p, m)) {
-    split *= 2;
-  }
-  return pipeline(p, m, split);
-}
-inline Plan grid(const Problem& p, const Machine& m) { return grid(p, m, stream_packs(p)); }
 
 inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -391,13 +339,6 @@ inline std::string refuse_block(const Problem& p, const Machine& m) {
   return refuse_unless(
       p, m,
       std::initializer_list<Launch>{{Kernel::block, 2}, {Kernel::block, 4}, {Kernel::block, 8}});
-}
-inline std::string refuse_pipeline(const Problem& p, const Machine& m) {
-  if (m.device() == Device::cuda && !can_pipeline(p, m)) {
-    return "it takes dense rows without options, and two blocks of 98,304 bytes of shared memory";
-  }
-  return refuse_unless(
-      p, m, std::initializer_list<Launch>{{Kernel::pipeline, pipeline_packs(p), most_cluster(m)}});
 }
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";

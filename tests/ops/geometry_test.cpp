@@ -36,7 +36,7 @@ rc::Gen<Problem> any_problem() {
 std::string fault(const Plan& plan, const Machine& m) {
   const auto block_shared = static_cast<std::size_t>(m.gpu.block_shared);
   const std::size_t most_shared = plan.variant == "register_shared_extreme" ? block_shared
-                                  : plan.variant == "gpu_grid" || plan.variant == "gpu_pipeline"
+                                  : plan.variant == "gpu_grid"
                                       ? block_shared / gpu_rows::kBlocksAtOnce - 5120
                                   : plan.variant.starts_with("gpu_") ? block_shared - 8192
                                                                      : std::size_t{48} << 10;
@@ -86,14 +86,6 @@ void check_holds(const Plan& plan, const Problem& p, const Machine& m) {
     const std::int64_t held = plan.looped ? std::int64_t{plan.threads} * plan.packs : 0;
     RC_ASSERT(!plan.resident || !writes || held + slots >= plan.chunk);
     RC_ASSERT(plan.looped || slots >= plan.chunk);
-  } else if (plan.variant == "gpu_pipeline") {
-    RC_ASSERT(std::int64_t{plan.chunk} * plan.split >= packs);
-    const auto slots = static_cast<std::int64_t>(plan.shared_bytes) / gpu_rows::held_bytes(p);
-    RC_ASSERT(slots / 2 >= plan.chunk);
-    RC_ASSERT(std::int64_t{plan.threads} * plan.packs >= plan.chunk);
-    RC_ASSERT(plan.blocks % plan.split == 0);
-    RC_ASSERT(plan.blocks <= p.rows * plan.split);
-    RC_ASSERT(plan.split <= gpu_rows::most_cluster(m));
   } else {
     const std::int64_t chunk = ceil_div(packs, plan.split);
     const std::int64_t held = std::int64_t{plan.threads} * plan.packs;

@@ -62,7 +62,7 @@ class LossRow {
   __device__ int packs() const { return logits_.packs(); }
 
   // An ignored row is read all the same: to look at the target first would be to wait for it.
-  __device__ Stored fetch(int i, int end) const { return logits_.fetch(i, end); }
+  __device__ Stored fetch(int i) const { return logits_.fetch(i); }
   __device__ void ask(int i, Stored* slot) const { logits_.ask(i, slot); }
   __device__ static Stored nothing() { return Logits::nothing(); }
   __device__ int edges() const { return logits_.edges(); }
@@ -114,7 +114,9 @@ class LossRow {
   // dx = (exp(z − shift) · factor − smooth − [target] · hit) · slope
   struct Scale {
     T shift, factor, smooth, hit;
-    bool zero;  // ignored, or fully masked
+    bool zero;       // ignored, or fully masked
+    int pack, lane;  // where the target is; no pack where it is an edge or no class
+    StoreFor<In, Out> store;
   };
 
   __device__ Scale scale(const Partial& total) const {
@@ -125,29 +127,44 @@ class LossRow {
     }
     T smooth = 0;
     if constexpr (kSmooths) smooth = smoothing() > T(0) ? smoothing() / total.count : T(0);
+    const std::int64_t target = target_ - logits_.column(0);
+    const bool in_pack = is_class() && target >= 0;
     const T z_slope = T(1) + T(2) * static_cast<T>(args_.z_loss) * logsumexp(state);
     return {.shift = state.m,
             .factor = z_slope / state.d * dloss(),
             .smooth = smooth * dloss(),
             .hit = (T(1) - smoothing()) * dloss(),
-            .zero = ignored_ || state.d == T(0)};
+            .zero = ignored_ || state.d == T(0),
+            .pack = in_pack ? static_cast<int>(target / kLanes) : -1,
+            .lane = static_cast<int>(target % kLanes),
+            .store = logits_.template store<Out>(row_of(args_, args_.out, row_), args_.out)};
   }
 
   __device__ void finish(int i, const Held& held, const Scale& scale) const {
-    T z[kLanes];
-    Logits::values(held, z);
-    const std::int64_t target = target_ - logits_.column(i);
-    const bool hit = target >= 0 && target < kLanes;
+    T g[kLanes];
+    Logits::values(held, g);
 #pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      z[k] = gradient(z[k], logits_.column(i) + k, hit && k == target, scale);
+    for (int k = 0; k < kLanes; ++k) g[k] = gradient(g[k], logits_.column(i) + k, scale);
+    if (i == scale.pack) {
+      T z[kLanes];
+      Logits::values(held, z);
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) {
+        if (k == scale.lane) g[k] -= hit(z[k], target_, scale);
+      }
     }
-    store().put(i, z);
+    if (scale.zero) {
+#pragma unroll
+      for (T& value : g) value = T(0);
+    }
+    scale.store.put(i, g);
   }
 
   __device__ void finish_edge(int e, Edge edge, const Scale& scale) const {
     const std::int64_t c = logits_.edge_column(e);
-    store().put_at(c, gradient(Logits::value(edge), c, c == target_, scale));
+    const T z = Logits::value(edge);
+    const T g = gradient(z, c, scale) - (c == target_ ? hit(z, c, scale) : T(0));
+    scale.store.put_at(c, scale.zero ? T(0) : g);
   }
 
   __device__ void conclude(const Partial& total) const {
@@ -170,17 +187,16 @@ class LossRow {
   __device__ bool knows_lse() const { return writes() && args_.lse && !args_.loss; }
   __device__ bool is_class() const { return target_ >= 0 && target_ < cols_of(args_); }
 
-  __device__ T gradient(T z, std::int64_t c, bool is_target, const Scale& scale) const {
-    T g = exponential(z - scale.shift) * scale.factor;
-    if constexpr (kSmooths) g = z == minus_infinity<T>() ? T(0) : g - scale.smooth;
-    if (is_target && z != minus_infinity<T>()) g -= scale.hit;
-    if constexpr (kSmooths) g *= z == minus_infinity<T>() ? T(0) : slope_(c);
-    return scale.zero ? T(0) : g;
+  // Of a class that is not the target, and what the target has less.
+  __device__ T gradient(T z, std::int64_t c, const Scale& scale) const {
+    const T g = exponential(z - scale.shift) * scale.factor;
+    if constexpr (kSmooths) return z == minus_infinity<T>() ? T(0) : (g - scale.smooth) * slope_(c);
+    return g;
+  }
+  __device__ T hit(T z, std::int64_t c, const Scale& scale) const {
+    return z == minus_infinity<T>() ? T(0) : scale.hit * slope_(c);
   }
 
-  __device__ auto store() const {
-    return logits_.template store<Out>(row_of(args_, args_.out, row_), args_.out);
-  }
   __device__ T smoothing() const {
     if constexpr (kSmooths) return static_cast<T>(args_.label_smoothing);
     return T(0);

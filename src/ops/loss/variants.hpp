@@ -9,7 +9,6 @@ Status cpu_cross_entropy(const RowArgs& args, const Plan& plan);
 
 Status gpu_group(const RowArgs& args, const Plan& plan);
 Status gpu_block(const RowArgs& args, const Plan& plan);  // gpu_cluster is the same with split > 1
-Status gpu_pipeline(const RowArgs& args, const Plan& plan);
 Status gpu_grid(const RowArgs& args, const Plan& plan);
 
 }  // namespace onepass::ops::loss

@@ -39,16 +39,15 @@ class DensePacks {
         head_(
             static_cast<int>(min(cols, std::int64_t{-past_boundary<Stored>(row) & (kLanes - 1)}))),
         packs_(static_cast<int>(static_cast<std::uint64_t>(cols - head_) / kLanes)),
-        edges_(static_cast<int>(cols - std::int64_t{packs_} * kLanes)) {}
+        edges_(static_cast<int>(cols - std::int64_t{packs_} * kLanes)),
+        data_(reinterpret_cast<const Pack<Stored>*>(row_ + head_)) {}
 
   __device__ int packs() const { return packs_; }
   __device__ int head() const { return head_; }
   __device__ std::int64_t column(int i) const { return head_ + std::int64_t{i} * kLanes; }
 
   // Pack 0; the others follow.
-  __device__ const Pack<Stored>* data() const {
-    return reinterpret_cast<const Pack<Stored>*>(row_ + head_);
-  }
+  __device__ const Pack<Stored>* data() const { return data_; }
 
   __device__ int edges() const { return edges_; }
   __device__ std::int64_t edge_column(int e) const {
@@ -62,6 +61,7 @@ class DensePacks {
   int head_;  // elements before the first pack
   int packs_;
   int edges_;  // elements in no pack
+  const Pack<Stored>* data_;
 };
 
 // The packs of any row: elements may lie apart, and only some of them take part.
@@ -217,5 +217,9 @@ class AnyStore {
   std::int64_t cols_;
   std::int64_t first_;
 };
+
+// Out = void: only the call knows it.
+template <class In, class Out>
+using StoreFor = std::conditional_t<std::is_void_v<Out>, AnyStore<In>, DenseStore<In, Out>>;
 
 }  // namespace onepass

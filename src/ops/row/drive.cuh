@@ -5,15 +5,14 @@
 //   Join, Partial = Join::Value   what a part of a row folds to
 //   Stored, Held                  a pack as it lies in memory, and as a thread or a block keeps it
 //   Row(args, row), packs()
-//   fetch(i, end), hold(stored, i, end)   from memory; what is kept of it
+//   fetch(i), nothing(), hold(stored, i, end)   from memory; past the end; what is kept of it
 //   fold(held[P], live)           -> Partial; packs from `live` on are empty in the whole warp
 //   writes(), scale(total), finish(i, held, scale)   writes pack i
 //   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
 //   conclude(total)               by one thread: writes what there is one of a row
-// a dense one, whose packs are kept as they are stored, also
-//   ask(i, slot), nothing()       a pack on its way to shared memory; one that is empty
-// and gets groups of lanes, blocks and clusters from here, rows that follow one another from pipeline.cuh,
-// the grid from grid.cuh. Every pack is read once and kept on chip until its row's total is known.
+//   ask(i, slot)                  a dense row's: a pack on its way to shared memory
+// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read once
+// and kept on chip until its row's total is known.
 #pragma once
 
 #include "dispatch/gpu_rows.hpp"
@@ -28,13 +27,27 @@ static_assert(gpu_rows::kMostCluster == kMostCluster && gpu_rows::kBlockThreads 
 template <class Row>
 inline constexpr bool kTakesAny = std::is_same_v<typename Row::Args, RowArgs>;
 
+// Whether a thread has all of its packs first, first + step, … before `end`. Most do, and need not look at
+// each: of 18 instructions an element of f16 that was more than one.
+template <int P>
+__device__ inline bool has_all(int first, int step, int end) {
+  return first + (P - 1) * step < end;
+}
+
 // Packs first, first + step, … before `end`: all on their way before the first is used.
 template <class Row, int P>
 __device__ inline void hold_packs(const Row& row, int first, int step, int end,
                                   typename Row::Held (&held)[P]) {
   typename Row::Stored stored[P];
+  if (!kTakesAny<Row> && has_all<P>(first, step, end)) {
 #pragma unroll
-  for (int p = 0; p < P; ++p) stored[p] = row.fetch(first + p * step, end);
+    for (int p = 0; p < P; ++p) stored[p] = row.fetch(first + p * step);
+  } else {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      stored[p] = first + p * step < end ? row.fetch(first + p * step) : Row::nothing();
+    }
+  }
 #pragma unroll
   for (int p = 0; p < P; ++p) held[p] = row.hold(stored[p], first + p * step, end);
 }
@@ -43,9 +56,10 @@ __device__ inline void hold_packs(const Row& row, int first, int step, int end,
 // after them all can leave out.
 template <int P>
 __device__ inline int live_packs(int of_warp, int step, int end) {
+  if (has_all<P>(of_warp, step, end)) return P;
   int live = 0;
 #pragma unroll
-  for (int p = 0; p < P; ++p) live += of_warp + p * step < end ? 1 : 0;
+  for (int p = 0; p < P - 1; ++p) live += of_warp + p * step < end ? 1 : 0;
   return live;
 }
 
@@ -185,8 +199,11 @@ class Chunk {
 #pragma unroll
         for (int p = 0; p < kTile; ++p) {
           const int at = i + p * step();
-          tile[p] = at < stage_end_ ? stage_[at - stage_begin_]
-                                    : row_.hold(row_.fetch(at, end_), at, end_);
+          if (at < stage_end_) {
+            tile[p] = stage_[at - stage_begin_];
+          } else if (at < end_) {
+            tile[p] = row_.hold(row_.fetch(at), at, end_);
+          }
         }
         finish_packs(row_, i, step(), end_, tile, scale);
       }
@@ -228,15 +245,14 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
                                                                            int size, int staged) {
   using Fold = ClusterFold<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
-  __shared__ typename Fold::Slots slots;
-  const Fold cluster(&slots);
-  const Row row(args, args.first_row + cluster_index());
-  Chunk<Row, P, Long> chunk(row, size, cluster_rank(), reinterpret_cast<typename Row::Held*>(stage),
+  __shared__ typename Fold::Scratch scratch;
+  const Fold cluster(scratch);
+  const Row row(args, args.first_row + cluster.index());
+  Chunk<Row, P, Long> chunk(row, size, cluster.rank(), reinterpret_cast<typename Row::Held*>(stage),
                             staged);
-  cluster.put(chunk.fold());
-  const auto total = cluster.get();
+  const auto total = cluster.all(chunk.fold());
   chunk.finish(total);
-  if (cluster_rank() == 0 && threadIdx.x == 0) row.conclude(total);
+  if (cluster.rank() == 0 && threadIdx.x == 0) row.conclude(total);
 }
 
 }  // namespace onepass

@@ -115,11 +115,10 @@ class DenseLogits {
   __device__ std::int64_t edge_column(int e) const { return packs_.edge_column(e); }
   __device__ T at(std::int64_t c) const { return widen(packs_.at(c)); }
 
-  // Pack i, if it comes before `end`, else −inf.
-  __device__ Stored fetch(int i, int end) const { return i < end ? packs_.data()[i] : nothing(); }
+  __device__ Stored fetch(int i) const { return packs_.data()[i]; }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
   __device__ void ask(int i, Stored* slot) const { copy_async(packs_.data() + i, slot); }
-  __device__ static Stored nothing() {
+  __device__ static Stored nothing() {  // −inf
     Stored pack;
 #pragma unroll
     for (int k = 0; k < kLanes; ++k) {
@@ -181,7 +180,8 @@ class AnyLogits {
     return x_.live(c) ? transform_(x_.at(c), c) : minus_infinity<T>();
   }
 
-  __device__ Stored fetch(int i, int end) const { return i < end ? x_.load(i) : Stored{}; }
+  __device__ Stored fetch(int i) const { return x_.load(i); }
+  __device__ static Stored nothing() { return {}; }  // hold() knows
 
   __device__ Held hold(const Stored& stored, int i, int end) const {
     Held held;

@@ -35,8 +35,7 @@ class Stream {
     const Packs packs = packs_of(row);
     edge_ = next_edge_;
     if constexpr (Long) hold_packs(row, packs.first, kThreads, packs.end, held_);
-    commit_copies();
-    wait_for_copies<0>();
+    wait_for_copies();
     if constexpr (!Long) lift(packs, 0, held_);
     Partial mine = row.fold(held_, packs.template live<P>(0));
     if (more) {
@@ -147,8 +146,7 @@ __device__ inline void stream_rows(const typename Row::Args& args, const Team& t
     more = at + team.count() < args.end_row;
     const Row row(args, at);
     const Row next(args, more ? at + team.count() : at);
-    team.put(stream.fold(row, next, more), turn);
-    const auto total = team.get(turn);
+    const auto total = team.all(stream.fold(row, next, more), turn);
     stream.finish(row, total, next, more);
     if (team.rank() == 0 && threadIdx.x == 0) row.conclude(total);
   }

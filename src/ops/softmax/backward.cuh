@@ -31,8 +31,7 @@ class DensePair {
   __device__ int edges() const { return y_.edges(); }
   __device__ std::int64_t edge_column(int e) const { return y_.edge_column(e); }
 
-  __device__ Stored fetch(int i, int end) const {
-    if (i >= end) return {};
+  __device__ Stored fetch(int i) const {
     return {y_.data()[i], paired_ ? dy_.data()[i] : unpaired(i)};
   }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
@@ -98,7 +97,8 @@ class AnyPair {
         slope_(args, row) {}
 
   __device__ int packs() const { return y_.packs(); }
-  __device__ Stored fetch(int i, int end) const { return i < end ? y_.load(i) : Stored{}; }
+  __device__ Stored fetch(int i) const { return y_.load(i); }
+  __device__ static Stored nothing() { return {}; }  // hold() knows
 
   // All elements are in packs.
   struct Edge {};
@@ -162,15 +162,15 @@ class BackwardRow {
   using Stored = typename Pair::Stored;
   using Held = typename Pair::Held;
   using Edge = typename Pair::Edge;
+  using Store = StoreFor<In, Out>;
   using Join = Add<T>;
   using Partial = T;
-  using Scale = T;
 
   __device__ BackwardRow(const Args& args, std::int64_t row)
       : args_(args), row_(row), pair_(args, row) {}
 
   __device__ int packs() const { return pair_.packs(); }
-  __device__ Stored fetch(int i, int end) const { return pair_.fetch(i, end); }
+  __device__ Stored fetch(int i) const { return pair_.fetch(i); }
   __device__ void ask(int i, Stored* slot) const { pair_.ask(i, slot); }
   __device__ static Stored nothing() { return Pair::nothing(); }
   __device__ int edges() const { return pair_.edges(); }
@@ -198,20 +198,26 @@ class BackwardRow {
   }
 
   __device__ static constexpr bool writes() { return true; }
-  __device__ Scale scale(Partial total) const { return total; }
 
-  __device__ void finish(int i, const Held& held, Scale total) const {
+  struct Scale {
+    T total;
+    Store store;
+  };
+  __device__ Scale scale(Partial total) const { return {total, store()}; }
+
+  __device__ void finish(int i, const Held& held, const Scale& scale) const {
     T y[kLanes];
     T dx[kLanes];
     Pair::values(held, y, dx);
 #pragma unroll
-    for (int k = 0; k < kLanes; ++k) dx[k] = gradient(y[k], dx[k], total);
+    for (int k = 0; k < kLanes; ++k) dx[k] = gradient(y[k], dx[k], scale.total);
     pair_.weigh(i, dx);
-    store().put(i, dx);
+    scale.store.put(i, dx);
   }
 
-  __device__ void finish_edge(int e, Edge edge, Scale total) const {
-    store().put_at(pair_.edge_column(e), gradient(Pair::y_of(edge), Pair::dy_of(edge), total));
+  __device__ void finish_edge(int e, Edge edge, const Scale& scale) const {
+    scale.store.put_at(pair_.edge_column(e),
+                       gradient(Pair::y_of(edge), Pair::dy_of(edge), scale.total));
   }
 
   __device__ void conclude(Partial) const {}
@@ -224,7 +230,7 @@ class BackwardRow {
   __device__ T gradient(T y, T dy, T total) const {
     return logs() ? dy - exponential(y) * total : (dy - total) * y;
   }
-  __device__ auto store() const {
+  __device__ Store store() const {
     return pair_.template store<Out>(row_of(args_, args_.out, row_), args_.out);
   }
 

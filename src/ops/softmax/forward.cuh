@@ -23,7 +23,7 @@ class ForwardRow {
       : args_(args), row_(row), logits_(args, row) {}
 
   __device__ int packs() const { return logits_.packs(); }
-  __device__ Stored fetch(int i, int end) const { return logits_.fetch(i, end); }
+  __device__ Stored fetch(int i) const { return logits_.fetch(i); }
   __device__ void ask(int i, Stored* slot) const { logits_.ask(i, slot); }
   __device__ static Stored nothing() { return Logits::nothing(); }
   __device__ int edges() const { return logits_.edges(); }
@@ -53,19 +53,17 @@ class ForwardRow {
   struct Scale {
     T shift;
     T factor;  // softmax: 1 / d, for 16 bits −log2 d; log_softmax: −log d
+    StoreFor<In, Out> store;
   };
 
   __device__ bool writes() const { return args_.op != Op::logsumexp; }
 
   __device__ Scale scale(Partial total) const {
-    const T s = shift(total.m);
-    if (total.d == T(0)) return {s, kTwos || logs() ? T(0) : T(1)};
-    if (logs()) return {s, -log(total.d)};
-    if constexpr (kTwos) return {s, -__log2f(total.d)};
-    return {s, T(1) / total.d};
+    return {shift(total.m), factor(total.d),
+            logits_.template store<Out>(row_of(args_, args_.out, row_), args_.out)};
   }
 
-  __device__ void finish(int i, const Held& held, Scale scale) const {
+  __device__ void finish(int i, const Held& held, const Scale& scale) const {
     T z[kLanes];
     Logits::values(held, z);
     if (logs()) {
@@ -75,12 +73,12 @@ class ForwardRow {
 #pragma unroll
       for (T& value : z) value = weight(value, scale);
     }
-    store().put(i, z);
+    scale.store.put(i, z);
   }
 
-  __device__ void finish_edge(int e, Edge edge, Scale scale) const {
+  __device__ void finish_edge(int e, Edge edge, const Scale& scale) const {
     const T z = Logits::value(edge);
-    store().put_at(logits_.edge_column(e), logs() ? logarithm(z, scale) : weight(z, scale));
+    scale.store.put_at(logits_.edge_column(e), logs() ? logarithm(z, scale) : weight(z, scale));
   }
 
   // By one thread of the row.
@@ -95,14 +93,19 @@ class ForwardRow {
 
   __device__ bool logs() const { return args_.op == Op::log_softmax; }
 
-  __device__ static T logarithm(T z, Scale scale) { return (z - scale.shift) + scale.factor; }
-  __device__ static T weight(T z, Scale scale) {
-    if constexpr (kTwos) return exponential(z - scale.shift, scale.factor);
-    return exponential(z - scale.shift) * scale.factor;
+  __device__ T factor(T d) const {
+    if (d == T(0)) return kTwos || logs() ? T(0) : T(1);
+    if (logs()) return -log(d);
+    if constexpr (kTwos) return -__log2f(d);
+    return T(1) / d;
   }
 
-  __device__ auto store() const {
-    return logits_.template store<Out>(row_of(args_, args_.out, row_), args_.out);
+  __device__ static T logarithm(T z, const Scale& scale) {
+    return (z - scale.shift) + scale.factor;
+  }
+  __device__ static T weight(T z, const Scale& scale) {
+    if constexpr (kTwos) return exponential(z - scale.shift, scale.factor);
+    return exponential(z - scale.shift) * scale.factor;
   }
 
   const Args& args_;

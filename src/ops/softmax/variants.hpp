@@ -28,11 +28,9 @@ Status split_k_single(const RowArgs& args, const Plan& plan);
 // What ships on the GPU.
 Status gpu_group(const RowArgs& args, const Plan& plan);
 Status gpu_block(const RowArgs& args, const Plan& plan);  // gpu_cluster is the same with split > 1
-Status gpu_pipeline(const RowArgs& args, const Plan& plan);
 Status gpu_grid(const RowArgs& args, const Plan& plan);
 Status gpu_backward_group(const RowArgs& args, const Plan& plan);
 Status gpu_backward_block(const RowArgs& args, const Plan& plan);
-Status gpu_backward_pipeline(const RowArgs& args, const Plan& plan);
 Status gpu_backward_grid(const RowArgs& args, const Plan& plan);
 
 }  // namespace onepass::ops::softmax

@@ -1,7 +1,7 @@
-// loss/13_grid: cross-entropy, forward and backward.
+// loss/12_grid: cross-entropy, forward and backward.
 //
 // Idea    softmax's kernel with a state that also counts classes, for label smoothing.
-// Versus  softmax/23_grid: another Row.
+// Versus  softmax/22_grid: another Row.
 // Bytes   x once; backward dx once.
 // Limits  none; every dtype and option.
 // Proof   `onepass verify`; numbers: results/.

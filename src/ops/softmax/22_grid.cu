@@ -1,4 +1,4 @@
-// softmax/23_grid: a row over all processors, in one cooperative launch, for rows of any length.
+// softmax/22_grid: a row over all processors, in one cooperative launch, for rows of any length.
 //
 // Idea    every block keeps its chunk of the row in shared memory, as it was stored, while all blocks
 //         meet; what does not fit it reads again, last first, so that L2 has most of it.

@@ -1,8 +1,8 @@
-// softmax/33_backward_grid: the gradients of softmax and log_softmax, a row over all processors.
+// softmax/32_backward_grid: the gradients of softmax and log_softmax, a row over all processors.
 //
 // Idea    the forward's kernel with a sum for a state: y and dy stay on chip between the sum and the
 //         gradient.
-// Versus  23_grid: another Row.
+// Versus  22_grid: another Row.
 // Bytes   y and dy once, dx once.
 // Limits  none; every dtype and option, y and dy f64 both or neither.
 // Proof   `onepass verify`; numbers: results/.

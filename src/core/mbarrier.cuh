@@ -1,0 +1,80 @@
+// Barriers in shared memory that count bytes (sm_90): a block of a cluster stores into another's shared memory
+// and tells its barrier in the same instruction, so that nobody waits for more than what is meant for him.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace onepass {
+
+using Mbarrier = std::uint64_t;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// The same place in the shared memory of another block of the cluster.
+__device__ inline unsigned address_in_block(const void* mine, int rank) {
+  unsigned address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(address)
+      : "r"(shared_address(mine)), "r"(rank));
+  return address;
+}
+
+// By one thread: the barrier opens, once, when so many bytes have come. Other blocks may send them after a
+// barrier of the cluster.
+__device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
+  const unsigned at = shared_address(&barrier);
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
+               : "memory");
+}
+
+__device__ inline void wait_for_bytes(Mbarrier& barrier) {
+  unsigned open = 0;
+  while (open == 0) {
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(open)
+        : "r"(shared_address(&barrier))
+        : "memory");
+  }
+}
+
+// A value to the same slot of another block, and its bytes to that block's barrier.
+template <class Value>
+__device__ inline void send(const Value& value, const Value* slot, const Mbarrier& barrier,
+                            int rank) {
+  const unsigned to = address_in_block(slot, rank);
+  const unsigned tell = address_in_block(&barrier, rank);
+  if constexpr (sizeof(Value) == 4) {
+    unsigned word;
+    memcpy(&word, &value, 4);
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+        "r"(word), "r"(tell)
+        : "memory");
+  } else {
+    static_assert(sizeof(Value) % 8 == 0);
+    std::uint64_t words[sizeof(Value) / 8];
+    memcpy(words, &value, sizeof value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Value) / 8; ++i) {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(to +
+                                                                                            8 * i),
+          "l"(words[i]), "r"(tell)
+          : "memory");
+    }
+  }
+}
+
+#endif
+
+}  // namespace onepass
