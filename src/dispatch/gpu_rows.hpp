@@ -131,11 +131,14 @@ constexpr std::size_t slot_bytes(const Problem& p, std::int64_t depth) {
   return static_cast<std::size_t>(depth * kBlockThreads * held_bytes(p));
 }
 
-// All processors, kBlocksAtOnce blocks each. As many teams as hold a row in registers, but no more than
+// Blocks a processor of the grid.
+constexpr int grid_blocks(const Problem& p) { return is_general(p) ? 1 : kBlocksAtOnce; }
+
+// All processors. As many teams as hold a row in registers, but no more than
 // there are rows.
 inline Plan grid(const Problem& p, const Machine& m) {
   const int held = stream_packs(p);
-  const int most = m.gpu.processors * kBlocksAtOnce;
+  const int most = m.gpu.processors * grid_blocks(p);
   const std::int64_t n = std::max<std::int64_t>(packs(p), 1);
   const std::int64_t in_registers = std::int64_t{kBlockThreads} * held;
   const std::int64_t teams = std::clamp<std::int64_t>(most / ceil_div(n, in_registers), 1,
@@ -146,7 +149,7 @@ inline Plan grid(const Problem& p, const Machine& m) {
   plan.chunk = static_cast<int>(chunk);
   plan.blocks = teams * split;
   if (plan.general) {
-    const std::int64_t stage = stage_packs(p, m, kBlocksAtOnce);
+    const std::int64_t stage = stage_packs(p, m, grid_blocks(p));
     const std::int64_t rest = std::clamp<std::int64_t>(chunk - in_registers, 0, stage);
     plan.looped = true;
     plan.resident = chunk <= in_registers + stage || !writes_rows(p);
@@ -158,9 +161,9 @@ inline Plan grid(const Problem& p, const Machine& m) {
     plan.resident = wanted <= most_slots + (plan.looped ? held : 0) || !writes_rows(p);
     plan.shared_bytes = slot_bytes(p, std::min(wanted, most_slots));
   }
-  // Two sets of partials, of up to four numbers each: cross-entropy's; and a counter a team.
-  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in)) +
-                       static_cast<std::size_t>(teams) * sizeof(unsigned);
+  // Two sets of partials, of up to four numbers each: cross-entropy's. Each 32 bits are stored as 64.
+  plan.scratch_bytes =
+      static_cast<std::size_t>(2 * plan.blocks) * 4 * 2 * size_of(compute_type(p.in));
   return plan;
 }
 

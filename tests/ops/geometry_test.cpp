@@ -35,11 +35,12 @@ rc::Gen<Problem> any_problem() {
 // What a launch could not do with the plan; empty when nothing.
 std::string fault(const Plan& plan, const Machine& m) {
   const auto block_shared = static_cast<std::size_t>(m.gpu.block_shared);
-  const std::size_t most_shared = plan.variant == "register_shared_extreme" ? block_shared
-                                  : plan.variant == "gpu_grid"
-                                      ? block_shared / gpu_rows::kBlocksAtOnce - 5120
-                                  : plan.variant.starts_with("gpu_") ? block_shared - 8192
-                                                                     : std::size_t{48} << 10;
+  const std::size_t most_shared =
+      plan.variant == "register_shared_extreme" ? block_shared
+      : plan.variant == "gpu_grid"
+          ? block_shared / (plan.general ? 1 : gpu_rows::kBlocksAtOnce) - 5120
+      : plan.variant.starts_with("gpu_") ? block_shared - 8192
+                                         : std::size_t{48} << 10;
   if (plan.blocks < 1 || plan.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
   if (plan.threads < 32 || plan.threads > m.gpu.block_threads) return "threads";
   if (plan.threads % 32 != 0) return "a block that is not whole warps";
@@ -77,7 +78,7 @@ void check_holds(const Plan& plan, const Problem& p, const Machine& m) {
     RC_ASSERT(plan.blocks * (plan.threads / plan.row_threads) * rows_a_group >= p.rows);
   } else if (plan.variant == "gpu_grid") {
     RC_ASSERT(plan.blocks % plan.split == 0);
-    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::kBlocksAtOnce);
+    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::grid_blocks(p));
     RC_ASSERT(plan.blocks <= p.rows * plan.split);  // every team has a row
     RC_ASSERT(plan.scratch_bytes >= static_cast<std::size_t>(plan.blocks) * 2 * 8);
     RC_ASSERT(std::int64_t{plan.chunk} * plan.split >= packs);

@@ -167,6 +167,9 @@ class Chunk {
 
   __device__ Partial fold() {
     if (has_edges_) edge_ = row_.fetch_edge(thread());
+    if constexpr (Long && !kTakesAny<Row>) {
+      if (!row_.writes()) return fold_through();
+    }
     hold_packs(row_, first_, step(), end_, held_);
     Partial mine = row_.fold(held_, live_packs<P>(of_warp(first_), step(), end_));
     if constexpr (Long) {
@@ -214,6 +217,25 @@ class Chunk {
 
  private:
   static constexpr int kTile = sizeof(Held) == sizeof(typename Row::Stored) ? 4 : 2;
+
+  // Nothing is written, so nothing is kept: a tile is on its way while the one before is folded.
+  __device__ Partial fold_through() {
+    Partial mine = Join::identity();
+    const auto load = [&](int i, Held(&tile)[kTile]) { hold_packs(row_, i, step(), end_, tile); };
+    const auto fold = [&](int i, const Held(&tile)[kTile]) {
+      mine = Join()(mine, row_.fold(tile, live_packs<kTile>(of_warp(i), step(), end_)));
+    };
+    Held even[kTile], odd[kTile];
+    load(first_, even);
+    for (int i = first_; of_warp(i) < end_; i += 2 * kTile * step()) {
+      load(i + kTile * step(), odd);
+      fold(i, even);
+      load(i + 2 * kTile * step(), even);
+      fold(i + kTile * step(), odd);
+    }
+    if (has_edges_) fold_edges(row_, thread(), step(), edge_, mine);
+    return mine;
+  }
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int step() { return static_cast<int>(blockDim.x); }

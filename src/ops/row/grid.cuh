@@ -3,58 +3,101 @@
 
 #include <cooperative_groups.h>
 
-#include "merge/grid.cuh"
+#include <cstring>
+
 #include "ops/row/stream.cuh"
 
 namespace onepass {
 
-// A team of any `size` blocks that run at the same time. They meet in the workspace: there are two sets of
-// partials, for turns to take alternately, and behind them a counter for each team.
+// A team of any `size` blocks that run at the same time. They meet in the workspace: each block has a place
+// in each of two sets, which turns take alternately, and the team's partials are gathered from there. Every
+// 32 bits of a partial travel with the number of their turn in one store of 64, so that nobody needs a fence,
+// which would also wait for the row that is on its way.
 template <class Join>
 class GridTeam {
  public:
   using Value = typename Join::Value;
-  using Slots = typename BlockFold<Join>::Scratch;
+  struct Slots {
+    Value of_warp[kWarp];
+    Value total;
+  };
 
   __device__ GridTeam(Slots& slots, void* workspace, int size)
-      : block_(slots), size_(size), partials_(static_cast<Value*>(workspace)) {}
+      : slots_(slots), size_(size), words_(static_cast<Word*>(workspace)) {}
 
   __device__ std::int64_t index() const { return static_cast<int>(blockIdx.x) / size_; }
   __device__ int count() const { return static_cast<int>(gridDim.x) / size_; }
   __device__ int rank() const { return static_cast<int>(blockIdx.x) % size_; }
 
-  __device__ Value all(const Value& mine, int turn) const {
-    const GridFold<Join> grid(partials_ + (turn % 2) * gridDim.x, size_);
-    const Value folded = block_.all(mine);
-    if (threadIdx.x == 0) grid.put(index(), rank(), folded);
-    meet(turn);
-    return grid.all(index(), block_);
+  // Who puts in a turn has got the one before, to which everybody has come who had read what he overwrites.
+  __device__ Value all(Value mine, int turn) const {
+    const auto lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto warp = static_cast<int>(threadIdx.x / kWarp);
+    mine = warp_fold(mine, Join());
+    if (lane == 0) slots_.of_warp[warp] = mine;
+    __syncthreads();
+    if (warp == 0) {
+      mine = lane < static_cast<int>(blockDim.x / kWarp) ? slots_.of_warp[lane] : Join::identity();
+      mine = warp_fold(mine, Join());
+      if (lane == 0) put(mine, turn);
+    }
+    // What an earlier launch left there is gone once the whole grid has met.
+    if (turn == 0) cooperative_groups::this_grid().sync();
+    if (warp == 0) {
+      Value total = Join::identity();
+      const auto first = static_cast<int>(index()) * size_;
+#pragma unroll 1  // registers hold a row meanwhile
+      for (int i = lane; i < size_; i += kWarp) total = Join()(total, get(first + i, turn));
+      total = warp_fold(total, Join());
+      if (lane == 0) slots_.total = total;
+    }
+    __syncthreads();
+    return slots_.total;
   }
 
  private:
-  // The first time the whole grid meets, which makes the counters known to be zero; after that each team
-  // goes at its own pace, so that one reads while another writes.
-  __device__ void meet(int turn) const {
-    auto* counter = reinterpret_cast<unsigned*>(partials_ + 2 * gridDim.x) + index();
-    if (turn == 0) {
-      if (rank() == 0 && threadIdx.x == 0) *counter = 0;
-      cooperative_groups::this_grid().sync();
-      return;
-    }
-    if (threadIdx.x == 0) {
-      const auto everybody = static_cast<unsigned>(turn * size_);
-      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
-      unsigned here = 0;
-      do {
-        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counter) : "memory");
-      } while (here < everybody);
-    }
-    __syncthreads();
+  using Word = unsigned long long;  // 32 bits of a value, and a turn above them
+  static constexpr int kWords = sizeof(Value) / 4;
+
+  __device__ Word* place(int block, int turn) const {
+    return words_ + ((turn % 2) * static_cast<int>(gridDim.x) + block) * kWords;
   }
 
-  BlockFold<Join> block_;
+  __device__ void put(const Value& value, int turn) const {
+    unsigned bits[kWords];
+    memcpy(bits, &value, sizeof value);
+    Word* mine = place(static_cast<int>(blockIdx.x), turn);
+    Word* other = place(static_cast<int>(blockIdx.x), turn + 1);
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      store(mine + w, static_cast<Word>(turn + 1) << 32 | bits[w]);
+      if (turn == 0) store(other + w, 0);
+    }
+  }
+
+  __device__ Value get(int block, int turn) const {
+    unsigned bits[kWords];
+    const Word* theirs = place(block, turn);
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      Word word;
+      do {
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(theirs + w));
+      } while (word >> 32 != static_cast<Word>(turn + 1));
+      bits[w] = static_cast<unsigned>(word);
+    }
+    Value value;
+    memcpy(&value, bits, sizeof value);
+    return value;
+  }
+
+  __device__ static void store(Word* to, Word word) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word));
+  }
+
+  Slots& slots_;
   int size_;
-  Value* partials_;
+  Word* words_;
 };
 
 template <class Row, bool Long>
