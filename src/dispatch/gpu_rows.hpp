@@ -199,7 +199,8 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
     case Kernel::block: {
       const std::int64_t chunk = ceil_div(n, launch.split);
       const std::int64_t room = std::int64_t{kBlockThreads} * launch.packs;
-      const bool loops = launch.packs == loop_packs(p);
+      const bool loops =
+          launch.packs == loop_packs(p) || (!general && !writes_rows(p) && launch.packs == 8);
       const bool kernel = general ? loops : launch.packs == 2 || loops || launch.packs == 8;
       const bool holds =
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));

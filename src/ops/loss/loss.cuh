@@ -241,6 +241,7 @@ class LossRow {
 
 struct LossRows {
   static constexpr bool kWidens = false;
+  static constexpr bool kFolds = true;
   template <class In, class Out>
   using Row = LossRow<In, Out>;
 };

@@ -167,9 +167,6 @@ class Chunk {
 
   __device__ Partial fold() {
     if (has_edges_) edge_ = row_.fetch_edge(thread());
-    if constexpr (Long && !kTakesAny<Row>) {
-      if (!row_.writes()) return fold_through();
-    }
     hold_packs(row_, first_, step(), end_, held_);
     Partial mine = row_.fold(held_, live_packs<P>(of_warp(first_), step(), end_));
     if constexpr (Long) {
@@ -218,25 +215,6 @@ class Chunk {
  private:
   static constexpr int kTile = sizeof(Held) == sizeof(typename Row::Stored) ? 4 : 2;
 
-  // Nothing is written, so nothing is kept: a tile is on its way while the one before is folded.
-  __device__ Partial fold_through() {
-    Partial mine = Join::identity();
-    const auto load = [&](int i, Held(&tile)[kTile]) { hold_packs(row_, i, step(), end_, tile); };
-    const auto fold = [&](int i, const Held(&tile)[kTile]) {
-      mine = Join()(mine, row_.fold(tile, live_packs<kTile>(of_warp(i), step(), end_)));
-    };
-    Held even[kTile], odd[kTile];
-    load(first_, even);
-    for (int i = first_; of_warp(i) < end_; i += 2 * kTile * step()) {
-      load(i + kTile * step(), odd);
-      fold(i, even);
-      load(i + 2 * kTile * step(), even);
-      fold(i + kTile * step(), odd);
-    }
-    if (has_edges_) fold_edges(row_, thread(), step(), edge_, mine);
-    return mine;
-  }
-
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int step() { return static_cast<int>(blockDim.x); }
   __device__ static int of_warp(int i) { return i - thread() % kWarp; }
@@ -275,6 +253,51 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   const auto total = cluster.all(chunk.fold());
   chunk.finish(total);
   if (cluster.rank() == 0 && threadIdx.x == 0) row.conclude(total);
+}
+
+// A long row of which nothing is written, so that nothing need be kept: a tile is on its way while the one
+// before it is folded.
+template <class Row, int P>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __grid_constant__
+                                                                        typename Row::Args args,
+                                                                        int size) {
+  using Join = typename Row::Join;
+  using Fold = ClusterFold<Join>;
+  __shared__ typename Fold::Scratch scratch;
+  const Fold cluster(scratch);
+  const Row row(args, args.first_row + cluster.index());
+  const auto thread = static_cast<int>(threadIdx.x);
+  const auto step = static_cast<int>(blockDim.x);
+  const int begin = min(size * cluster.rank(), row.packs());
+  const int end = min(begin + size, row.packs());
+  typename Row::Partial mine = Join::identity();
+  const auto load = [&](int i, typename Row::Held(&tile)[P]) {
+    hold_packs(row, i, step, end, tile);
+  };
+  const auto fold = [&](int i, const typename Row::Held(&tile)[P]) {
+    mine = Join()(mine, row.fold(tile, live_packs<P>(i - thread % kWarp, step, end)));
+  };
+  const bool has_edges = cluster.rank() == 0;
+  const typename Row::Edge edge = has_edges ? row.fetch_edge(thread) : typename Row::Edge{};
+  if constexpr (P == 8) {
+    for (int i = begin + thread; i - thread % kWarp < end; i += P * step) {
+      typename Row::Held tile[P];
+      load(i, tile);
+      fold(i, tile);
+    }
+  } else {
+    typename Row::Held even[P], odd[P];
+    load(begin + thread, even);
+    for (int i = begin + thread; i - thread % kWarp < end; i += 2 * P * step) {
+      load(i + P * step, odd);
+      fold(i, even);
+      load(i + 2 * P * step, even);
+      fold(i + P * step, odd);
+    }
+  }
+  if (has_edges) fold_edges(row, thread, step, edge, mine);
+  const auto total = cluster.all(mine);
+  if (has_edges && thread == 0) row.conclude(total);
 }
 
 }  // namespace onepass

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "merge/block.cuh"
 #include "ops/row/stream.cuh"
 
 namespace onepass {
@@ -17,13 +18,10 @@ template <class Join>
 class GridTeam {
  public:
   using Value = typename Join::Value;
-  struct Slots {
-    Value of_warp[kWarp];
-    Value total;
-  };
+  using Slots = typename BlockFold<Join>::Scratch;
 
   __device__ GridTeam(Slots& slots, void* workspace, int size)
-      : slots_(slots), size_(size), words_(static_cast<Word*>(workspace)) {}
+      : block_(slots), size_(size), words_(static_cast<Word*>(workspace)) {}
 
   __device__ std::int64_t index() const { return static_cast<int>(blockIdx.x) / size_; }
   __device__ int count() const { return static_cast<int>(gridDim.x) / size_; }
@@ -31,28 +29,16 @@ class GridTeam {
 
   // Who puts in a turn has got the one before, to which everybody has come who had read what he overwrites.
   __device__ Value all(Value mine, int turn) const {
-    const auto lane = static_cast<int>(threadIdx.x % kWarp);
-    const auto warp = static_cast<int>(threadIdx.x / kWarp);
-    mine = warp_fold(mine, Join());
-    if (lane == 0) slots_.of_warp[warp] = mine;
-    __syncthreads();
-    if (warp == 0) {
-      mine = lane < static_cast<int>(blockDim.x / kWarp) ? slots_.of_warp[lane] : Join::identity();
-      mine = warp_fold(mine, Join());
-      if (lane == 0) put(mine, turn);
-    }
+    mine = block_.all(mine);
+    if (threadIdx.x == 0) put(mine, turn);
     // What an earlier launch left there is gone once the whole grid has met.
     if (turn == 0) cooperative_groups::this_grid().sync();
-    if (warp == 0) {
-      Value total = Join::identity();
-      const auto first = static_cast<int>(index()) * size_;
-#pragma unroll 1  // registers hold a row meanwhile
-      for (int i = lane; i < size_; i += kWarp) total = Join()(total, get(first + i, turn));
-      total = warp_fold(total, Join());
-      if (lane == 0) slots_.total = total;
+    const auto first = static_cast<int>(index()) * size_;
+    Value theirs = Join::identity();
+    for (int i = static_cast<int>(threadIdx.x); i < size_; i += static_cast<int>(blockDim.x)) {
+      theirs = Join()(theirs, get(first + i, turn));
     }
-    __syncthreads();
-    return slots_.total;
+    return block_.all(theirs);
   }
 
  private:
@@ -76,26 +62,34 @@ class GridTeam {
   }
 
   __device__ Value get(int block, int turn) const {
-    unsigned bits[kWords];
     const Word* theirs = place(block, turn);
+    Word words[kWords];
+    bool here = false;
+    while (!here) {
+      here = true;
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      Word word;
-      do {
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(theirs + w));
-      } while (word >> 32 != static_cast<Word>(turn + 1));
-      bits[w] = static_cast<unsigned>(word);
+      for (int w = 0; w < kWords; ++w) words[w] = load(theirs + w);
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) here = here && words[w] >> 32 == static_cast<Word>(turn + 1);
     }
+    unsigned bits[kWords];
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) bits[w] = static_cast<unsigned>(words[w]);
     Value value;
     memcpy(&value, bits, sizeof value);
     return value;
   }
 
+  __device__ static Word load(const Word* from) {
+    Word word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from));
+    return word;
+  }
   __device__ static void store(Word* to, Word word) {
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word));
   }
 
-  Slots& slots_;
+  BlockFold<Join> block_;
   int size_;
   Word* words_;
 };
@@ -111,13 +105,11 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   stream_rows<Row, Long>(args, Team(slots, workspace, split), size, depth);
 }
 
-// Rows of any kind, without a row that is asked for ahead.
+// Rows of any kind, without a row that is asked for ahead, in one block a processor: they take the registers.
 template <class Row>
 __global__ __launch_bounds__(gpu_rows::kBlockThreads,
-                             gpu_rows::kBlocksAtOnce) void grid_rows(const __grid_constant__
-                                                                     typename Row::Args args,
-                                                                     void* workspace, int split,
-                                                                     int size, int staged) {
+                             1) void grid_rows(const __grid_constant__ typename Row::Args args,
+                                               void* workspace, int split, int size, int staged) {
   using Team = GridTeam<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
   __shared__ typename Team::Slots slots;

@@ -111,6 +111,12 @@ Status run_block(const RowArgs& args, const Plan& plan) {
     if constexpr (kTakesAny<Row>) {
       return launch(block_rows<Row, gpu_rows::kAnyPacks, true>);
     } else {
+      if constexpr (Rows::kFolds) {
+        if (plan.looped && traffic(args.op).writes == 0) {
+          return plan.packs == 8 ? launch_clusters(fold_rows<Row, 8>, args, plan, plan.chunk)
+                                 : launch_clusters(fold_rows<Row, 4>, args, plan, plan.chunk);
+        }
+      }
       if (plan.looped) return launch(block_rows<Row, gpu_rows::kLoopPacks, true>);
       if (plan.packs == 2) return launch(block_rows<Row, 2, false>);
       if (plan.packs == 4) return launch(block_rows<Row, 4, false>);

@@ -241,6 +241,7 @@ class BackwardRow {
 
 struct BackwardRows {
   static constexpr bool kWidens = false;
+  static constexpr bool kFolds = false;
   template <class In, class Out>
   using Row = BackwardRow<In, Out>;
 };

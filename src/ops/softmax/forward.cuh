@@ -115,6 +115,7 @@ class ForwardRow {
 
 struct ForwardRows {
   static constexpr bool kWidens = true;  // f16 and bf16 to f32 has kernels of its own
+  static constexpr bool kFolds = true;
   template <class In, class Out>
   using Row = ForwardRow<In, Out>;
 };
