@@ -22,6 +22,7 @@ inline constexpr int kGroupPacks = 4;      // packs a lane has on its way, of on
 inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
 inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
+inline constexpr int kFoldPacks = 8;  // and at a time of one that is only folded
 inline constexpr int kAnyPacks = 2;   // and of a row with any options
 inline constexpr int kBlocksAtOnce = 2;   // blocks a processor where rows follow one another
 inline constexpr int kStreamBytes = 128;  // of a row in a thread's registers there
@@ -63,10 +64,12 @@ constexpr std::int64_t packs(const Problem& p) {
   return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
 }
 
-// Packs a thread holds in the kernels whose rows go on past them.
-constexpr int loop_packs(const Problem& p) { return is_general(p) ? kAnyPacks : kLoopPacks; }
-
 constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; }
+
+// Packs a thread holds in the kernels whose rows go on past them.
+constexpr int loop_packs(const Problem& p) {
+  return is_general(p) ? kAnyPacks : writes_rows(p) ? kLoopPacks : kFoldPacks;
+}
 
 // A pack as a block keeps it in shared memory: as it is stored, or the values a general row has made
 // of it.
@@ -161,9 +164,9 @@ inline Plan grid(const Problem& p, const Machine& m) {
     plan.resident = wanted <= most_slots + (plan.looped ? held : 0) || !writes_rows(p);
     plan.shared_bytes = slot_bytes(p, std::min(wanted, most_slots));
   }
-  // Two sets of partials, of up to four numbers each: cross-entropy's. Each 32 bits are stored as 64.
-  plan.scratch_bytes =
-      static_cast<std::size_t>(2 * plan.blocks) * 4 * 2 * size_of(compute_type(p.in));
+  // Two sets of partials, of up to four numbers each: cross-entropy's; and a counter a team.
+  plan.scratch_bytes = static_cast<std::size_t>(2 * plan.blocks) * 4 * size_of(compute_type(p.in)) +
+                       static_cast<std::size_t>(teams) * sizeof(unsigned);
   return plan;
 }
 
@@ -199,9 +202,9 @@ constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
     case Kernel::block: {
       const std::int64_t chunk = ceil_div(n, launch.split);
       const std::int64_t room = std::int64_t{kBlockThreads} * launch.packs;
-      const bool loops =
-          launch.packs == loop_packs(p) || (!general && !writes_rows(p) && launch.packs == 8);
-      const bool kernel = general ? loops : launch.packs == 2 || loops || launch.packs == 8;
+      const bool loops = launch.packs == loop_packs(p);
+      const bool kernel =
+          general ? loops : launch.packs == 2 || launch.packs == 4 || launch.packs == 8;
       const bool holds =
           chunk <= room || (loops && (!writes_rows(p) || chunk <= room + stage_packs(p, m)));
       return kernel && holds && launch.split <= most_cluster(m) && p.rows <= kMostBlockRows;
@@ -254,7 +257,7 @@ inline Launch best_block(const Problem& p, const Machine& m) {
     if (held == 2 && !few) continue;
     if (chunk() <= std::int64_t{kBlockThreads} * held) return {Kernel::block, held, split};
   }
-  return {Kernel::block, kLoopPacks, split};
+  return {Kernel::block, loop_packs(p), split};
 }
 
 inline Launch derived_launch(const Problem& p, const Machine& m) {
@@ -347,8 +350,7 @@ inline std::string refuse_block(const Problem& p, const Machine& m) {
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (m.device() == Device::cuda && most_cluster(m) < 2) return "it needs clusters (sm_90)";
   return refuse_unless(p, m,
-                       std::initializer_list<Launch>{{Kernel::block, kAnyPacks, kMostCluster},
-                                                     {Kernel::block, kLoopPacks, kMostCluster}});
+                       std::initializer_list<Launch>{{Kernel::block, loop_packs(p), kMostCluster}});
 }
 
 }  // namespace onepass::gpu_rows

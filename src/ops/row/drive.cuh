@@ -255,9 +255,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   if (cluster.rank() == 0 && threadIdx.x == 0) row.conclude(total);
 }
 
-// A long row of which nothing is written, so that nothing need be kept: a tile is on its way while the one
-// before it is folded.
-template <class Row, int P>
+// A long row of which nothing is written, so that nothing is kept either.
+template <class Row>
 __global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __grid_constant__
                                                                         typename Row::Args args,
                                                                         int size) {
@@ -266,34 +265,18 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __
   __shared__ typename Fold::Scratch scratch;
   const Fold cluster(scratch);
   const Row row(args, args.first_row + cluster.index());
+  const bool has_edges = cluster.rank() == 0;
   const auto thread = static_cast<int>(threadIdx.x);
   const auto step = static_cast<int>(blockDim.x);
   const int begin = min(size * cluster.rank(), row.packs());
   const int end = min(begin + size, row.packs());
-  typename Row::Partial mine = Join::identity();
-  const auto load = [&](int i, typename Row::Held(&tile)[P]) {
-    hold_packs(row, i, step, end, tile);
-  };
-  const auto fold = [&](int i, const typename Row::Held(&tile)[P]) {
-    mine = Join()(mine, row.fold(tile, live_packs<P>(i - thread % kWarp, step, end)));
-  };
-  const bool has_edges = cluster.rank() == 0;
   const typename Row::Edge edge = has_edges ? row.fetch_edge(thread) : typename Row::Edge{};
-  if constexpr (P == 8) {
-    for (int i = begin + thread; i - thread % kWarp < end; i += P * step) {
-      typename Row::Held tile[P];
-      load(i, tile);
-      fold(i, tile);
-    }
-  } else {
-    typename Row::Held even[P], odd[P];
-    load(begin + thread, even);
-    for (int i = begin + thread; i - thread % kWarp < end; i += 2 * P * step) {
-      load(i + P * step, odd);
-      fold(i, even);
-      load(i + 2 * P * step, even);
-      fold(i + P * step, odd);
-    }
+  typename Row::Partial mine = Join::identity();
+  constexpr int kTile = gpu_rows::kFoldPacks;
+  for (int i = begin; i + thread / kWarp * kWarp < end; i += kTile * step) {
+    typename Row::Held tile[kTile];
+    hold_packs(row, i + thread, step, end, tile);
+    mine = Join()(mine, row.fold(tile, live_packs<kTile>(i + thread / kWarp * kWarp, step, end)));
   }
   if (has_edges) fold_edges(row, thread, step, edge, mine);
   const auto total = cluster.all(mine);

@@ -3,17 +3,13 @@
 
 #include <cooperative_groups.h>
 
-#include <cstring>
-
-#include "merge/block.cuh"
+#include "merge/grid.cuh"
 #include "ops/row/stream.cuh"
 
 namespace onepass {
 
-// A team of any `size` blocks that run at the same time. They meet in the workspace: each block has a place
-// in each of two sets, which turns take alternately, and the team's partials are gathered from there. Every
-// 32 bits of a partial travel with the number of their turn in one store of 64, so that nobody needs a fence,
-// which would also wait for the row that is on its way.
+// A team of any `size` blocks that run at the same time. They meet in the workspace: there are two sets of
+// partials, for turns to take alternately, and behind them a counter for each team.
 template <class Join>
 class GridTeam {
  public:
@@ -21,77 +17,44 @@ class GridTeam {
   using Slots = typename BlockFold<Join>::Scratch;
 
   __device__ GridTeam(Slots& slots, void* workspace, int size)
-      : block_(slots), size_(size), words_(static_cast<Word*>(workspace)) {}
+      : block_(slots), size_(size), partials_(static_cast<Value*>(workspace)) {}
 
   __device__ std::int64_t index() const { return static_cast<int>(blockIdx.x) / size_; }
   __device__ int count() const { return static_cast<int>(gridDim.x) / size_; }
   __device__ int rank() const { return static_cast<int>(blockIdx.x) % size_; }
 
-  // Who puts in a turn has got the one before, to which everybody has come who had read what he overwrites.
-  __device__ Value all(Value mine, int turn) const {
-    mine = block_.all(mine);
-    if (threadIdx.x == 0) put(mine, turn);
-    // What an earlier launch left there is gone once the whole grid has met.
-    if (turn == 0) cooperative_groups::this_grid().sync();
-    const auto first = static_cast<int>(index()) * size_;
-    Value theirs = Join::identity();
-    for (int i = static_cast<int>(threadIdx.x); i < size_; i += static_cast<int>(blockDim.x)) {
-      theirs = Join()(theirs, get(first + i, turn));
-    }
-    return block_.all(theirs);
+  __device__ Value all(const Value& mine, int turn) const {
+    const GridFold<Join> grid(partials_ + (turn % 2) * gridDim.x, size_);
+    const Value folded = block_.all(mine);
+    if (threadIdx.x == 0) grid.put(index(), rank(), folded);
+    meet(turn);
+    return grid.all(index(), block_);
   }
 
  private:
-  using Word = unsigned long long;  // 32 bits of a value, and a turn above them
-  static constexpr int kWords = sizeof(Value) / 4;
-
-  __device__ Word* place(int block, int turn) const {
-    return words_ + ((turn % 2) * static_cast<int>(gridDim.x) + block) * kWords;
-  }
-
-  __device__ void put(const Value& value, int turn) const {
-    unsigned bits[kWords];
-    memcpy(bits, &value, sizeof value);
-    Word* mine = place(static_cast<int>(blockIdx.x), turn);
-    Word* other = place(static_cast<int>(blockIdx.x), turn + 1);
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      store(mine + w, static_cast<Word>(turn + 1) << 32 | bits[w]);
-      if (turn == 0) store(other + w, 0);
+  // The first time the whole grid meets, which makes the counters known to be zero; after that each team
+  // goes at its own pace, so that one reads while another writes.
+  __device__ void meet(int turn) const {
+    auto* counter = reinterpret_cast<unsigned*>(partials_ + 2 * gridDim.x) + index();
+    if (turn == 0) {
+      if (rank() == 0 && threadIdx.x == 0) *counter = 0;
+      cooperative_groups::this_grid().sync();
+      return;
     }
-  }
-
-  __device__ Value get(int block, int turn) const {
-    const Word* theirs = place(block, turn);
-    Word words[kWords];
-    bool here = false;
-    while (!here) {
-      here = true;
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) words[w] = load(theirs + w);
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) here = here && words[w] >> 32 == static_cast<Word>(turn + 1);
+    if (threadIdx.x == 0) {
+      const auto everybody = static_cast<unsigned>(turn * size_);
+      asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+      unsigned here = 0;
+      do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counter) : "memory");
+      } while (here < everybody);
     }
-    unsigned bits[kWords];
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) bits[w] = static_cast<unsigned>(words[w]);
-    Value value;
-    memcpy(&value, bits, sizeof value);
-    return value;
-  }
-
-  __device__ static Word load(const Word* from) {
-    Word word;
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from));
-    return word;
-  }
-  __device__ static void store(Word* to, Word word) {
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word));
+    __syncthreads();
   }
 
   BlockFold<Join> block_;
   int size_;
-  Word* words_;
+  Value* partials_;
 };
 
 template <class Row, bool Long>

@@ -113,8 +113,7 @@ Status run_block(const RowArgs& args, const Plan& plan) {
     } else {
       if constexpr (Rows::kFolds) {
         if (plan.looped && traffic(args.op).writes == 0) {
-          return plan.packs == 8 ? launch_clusters(fold_rows<Row, 8>, args, plan, plan.chunk)
-                                 : launch_clusters(fold_rows<Row, 4>, args, plan, plan.chunk);
+          return launch_clusters(fold_rows<Row>, args, plan, plan.chunk);
         }
       }
       if (plan.looped) return launch(block_rows<Row, gpu_rows::kLoopPacks, true>);

@@ -38,12 +38,7 @@ class Stream {
     wait_for_copies();
     if constexpr (!Long) lift(packs, 0, held_);
     Partial mine = row.fold(held_, packs.template live<P>(0));
-    if (more) {
-      const Packs ahead = packs_of(next);
-#pragma unroll
-      for (int k = kFirstSlot; k < P; ++k) ask(next, ahead, k);
-      if (index_ == 0) next_edge_ = next.fetch_edge(thread());
-    }
+    if (more && !is_messenger()) ask_ahead(next);
     Held tile[kTile];
     for (int k = P; packs.some(k); k += kTile) {
       if (!Long || k < slots_end_) {
@@ -58,6 +53,7 @@ class Stream {
   }
 
   __device__ void finish(const Row& row, const Partial& total, const Row& next, bool more) {
+    if (more && is_messenger()) ask_ahead(next);
     const Packs packs = packs_of(row);
     const Packs ahead = packs_of(next);
     const typename Row::Scale scale = row.scale(total);
@@ -100,6 +96,17 @@ class Stream {
       return live_packs<N>(of_warp(k), kThreads, end);
     }
   };
+
+  // The first warp tells the team's other blocks of this one, with a fence, which would wait for all that it
+  // had asked for.
+  __device__ static bool is_messenger() { return threadIdx.x < kWarp; }
+
+  __device__ void ask_ahead(const Row& next) {
+    const Packs ahead = packs_of(next);
+#pragma unroll
+    for (int k = kFirstSlot; k < P; ++k) ask(next, ahead, k);
+    if (index_ == 0) next_edge_ = next.fetch_edge(thread());
+  }
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
 
