@@ -80,7 +80,7 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
-	$(program) bench --workload workloads/perf_no_clusters.txt --variants gpu_block,gpu_grid \
+	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
 	  --json results/$(MACHINE)/softmax_profile.json

@@ -228,7 +228,7 @@ void add_bench(CLI::App& app, int& exit) {
   command->add_option("--seconds", flags->protocol.seconds, "longest run of one candidate")
       ->check(CLI::PositiveNumber);
   command->add_option("--variants", flags->selection.variants,
-                      "all, auto, names: a,b, or launches (of a GPU)");
+                      "all, auto, names: a,b; of a GPU, launches or no_clusters");
   command->add_option("--json", flags->json, "write the results to a file");
   command->callback([flags, &exit] {
     if (Status status = bench(*flags); !status.ok()) exit = report(status);

@@ -108,6 +108,13 @@ class Measurement {
       }
       return add("copy", true);
     }
+    if (selection.variants == "no_clusters") {  // what a GPU like this one without them would run
+      Machine without = machine_;
+      without.gpu.sm = 80;
+      const gpu_rows::Launch launch = gpu_rows::derived_launch(problem_, without);
+      if (Status status = add(gpu_rows::name_of(launch), true); !status.ok()) return status;
+      return add("copy", true);
+    }
     if (selection.variants != "all" && selection.variants != "auto") {
       for (const std::string& wanted : split_names(selection.variants)) {
         if (Status status = add(wanted, true); !status.ok()) return status;
