@@ -44,6 +44,11 @@ Status Call::make(const Case& wanted) {
   if (case_.loss && case_.op != Op::cross_entropy_backward) {
     return {Code::invalid_argument, "loss: only cross_entropy_backward can give it beside dx"};
   }
+  if (chooses(case_.op) &&
+      (case_.in_place || case_.axis_index() + 1 != static_cast<std::int64_t>(case_.shape.size()))) {
+    return {Code::invalid_argument,
+            fmt::format("{}: the row is the last dimension, and is not written", name(case_.op))};
+  }
   if (case_.in_place && case_.in != case_.out) {
     return {Code::invalid_argument, "in_place: needs one dtype for input and output"};
   }
@@ -66,8 +71,9 @@ Status Call::to_device() {
 
 std::vector<GuardedArray*> Call::arrays() {
   std::vector<GuardedArray*> present;
-  for (GuardedArray* array : {&in_, &dy_, &x_, &out_, &lse_, &loss_, &target_, &dloss_, &scale_,
-                              &temperature_, &additive_, &boolean_, &lengths_}) {
+  for (GuardedArray* array :
+       {&in_, &dy_, &x_, &out_, &lse_, &loss_, &target_, &dloss_, &scale_, &temperature_,
+        &additive_, &boolean_, &lengths_, &indices_, &logprob_, &rank_, &valid_, &bias_, &seeds_}) {
     if (array->present()) present.push_back(array);
   }
   return present;
@@ -77,6 +83,9 @@ std::vector<GuardedArray*> Call::written() {
   std::vector<GuardedArray*> outputs = {case_.in_place ? &in_place_target() : &out_};
   if (writes_lse(case_)) outputs.push_back(&lse_);
   if (case_.loss) outputs.push_back(&loss_);
+  for (GuardedArray* array : {&indices_, &logprob_, &rank_, &valid_}) {
+    if (array->present()) outputs.push_back(array);
+  }
   return outputs;
 }
 
@@ -86,7 +95,8 @@ Status Call::make_like(const Call& other) {
   constexpr GuardedArray Call::*arrays[] = {
       &Call::in_,          &Call::dy_,       &Call::x_,       &Call::out_,      &Call::lse_,
       &Call::loss_,        &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_,
-      &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_};
+      &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_,  &Call::indices_,
+      &Call::logprob_,     &Call::rank_,     &Call::valid_,   &Call::bias_,     &Call::seeds_};
   for (GuardedArray Call::*array : arrays) {
     if (!(other.*array).present()) continue;
     if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
@@ -146,7 +156,9 @@ Status Call::make_inputs(Random& random) {
     make(dy_, case_.in, case_.shape, layout);
   }
   const bool per_row = op == Op::logsumexp || op == Op::cross_entropy;
-  if (!case_.in_place) {
+  if (chooses(op)) {
+    if (status.ok()) status = make_chosen(random);
+  } else if (!case_.in_place) {
     make(out_, case_.out,
          op == Op::cross_entropy ? loss_shape
          : per_row               ? row_shape
@@ -155,7 +167,7 @@ Status Call::make_inputs(Random& random) {
   }
   const DType wide = case_.in == DType::f64 ? DType::f64 : DType::f32;
   if (case_.lse) make(lse_, wide, row_shape, {});
-  if (is_loss(op)) make(target_, DType::i64, row_shape, {});
+  if (is_loss(op) || case_.target) make(target_, DType::i64, row_shape, {});
   if (op == Op::cross_entropy_backward) make(case_.loss ? loss_ : dloss_, wide, loss_shape, {});
   if (!status.ok()) return status;
 
@@ -208,14 +220,39 @@ Status Call::make_inputs(Random& random) {
   return status;
 }
 
+// Outputs and options of the ops that choose from a row.
+Status Call::make_chosen(Random& random) {
+  const std::vector<std::int64_t> row_shape = without_axis(case_);
+  std::vector<std::int64_t> chosen_shape = row_shape;
+  chosen_shape.push_back(case_.k);
+  Status status;
+  const auto make = [&](bool wanted, GuardedArray& array, DType dtype, const auto& shape) {
+    if (wanted && status.ok()) status = array.make(dtype, shape);
+  };
+  const bool samples = case_.op == Op::sample;
+  make(true, out_, samples ? case_.index : case_.out, samples ? row_shape : chosen_shape);
+  make(!samples, indices_, case_.index, chosen_shape);
+  make(samples || case_.target, logprob_, DType::f32, row_shape);
+  make(case_.target, rank_, DType::i64, row_shape);
+  make(samples, valid_, DType::u8, row_shape);
+  make(samples, seeds_, DType::i64, row_shape);
+  make(case_.bias, bias_, DType::f32, std::vector{case_.cols()});
+  if (!status.ok()) return status;
+  for (std::int64_t r = 0; r < seeds_.size(); ++r)
+    seeds_.set(r, std::floor(random.uniform() * 1e9));
+  for (std::int64_t e = 0; e < bias_.size(); ++e)
+    bias_.set(e, std::floor(random.uniform() * 8) / 4);
+  return {};
+}
+
 Status Call::reset() {
-  if (case_.in_place) {
-    in_place_target().copy_from(pristine_);
-  } else {
-    out_.poison();
+  for (GuardedArray* array : written()) {
+    if (case_.in_place && array == &in_place_target()) {
+      array->copy_from(pristine_);
+    } else {
+      array->poison();
+    }
   }
-  if (writes_lse(case_)) lse_.poison();
-  if (case_.loss) loss_.poison();
   if (case_.device == Device::cpu) return {};
   for (GuardedArray* array : written()) {
     if (Status status = array->upload(); !status.ok()) return status;
@@ -268,7 +305,53 @@ Mask Call::mask() const {
   return mask;
 }
 
+Status Call::run_chosen(const Context& context, std::string_view variant, Plan* plan) {
+  const PerRow scale = scale_.present() ? PerRow(view(scale_)) : PerRow(case_.scale);
+  const PerRow temperature =
+      temperature_.present() ? PerRow(view(temperature_)) : PerRow(case_.temperature);
+  const Tensor in = view(in_);
+  switch (case_.op) {
+    case Op::topk:
+      return softmax_topk(context, in, view(out_), view(indices_),
+                          {.values = case_.values,
+                           .sorted = !case_.unsorted,
+                           .scale = scale,
+                           .temperature = temperature,
+                           .softcap = case_.softcap,
+                           .mask = mask(),
+                           .lse = view(lse_),
+                           .target = view(target_),
+                           .target_logprob = view(logprob_),
+                           .target_rank = view(rank_),
+                           .variant = variant,
+                           .plan = plan});
+    case Op::sample:
+      return sample(context, in, view(out_),
+                    {.temperature = temperature,
+                     .top_k = case_.top_k,
+                     .top_p = case_.top_p,
+                     .min_p = case_.min_p,
+                     .seed = view(seeds_),
+                     .scale = scale,
+                     .softcap = case_.softcap,
+                     .mask = mask(),
+                     .logprob = view(logprob_),
+                     .valid = view(valid_),
+                     .variant = variant,
+                     .plan = plan});
+    default:
+      return gate(context, in, view(out_), view(indices_),
+                  {.score = case_.score,
+                   .bias = view(bias_),
+                   .renormalize = case_.renormalize,
+                   .scale = case_.scale,
+                   .variant = variant,
+                   .plan = plan});
+  }
+}
+
 Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
+  if (chooses(case_.op)) return run_chosen(context, variant, plan);
   const auto fill_common = [&](auto options) {
     options.axis = case_.axis;
     if (scale_.present()) {

@@ -42,6 +42,12 @@ class Call {
   const GuardedArray& loss() const { return loss_; }  // beside a gradient
   const GuardedArray& target() const { return target_; }
   const GuardedArray& dloss() const { return dloss_; }
+  // Of the ops that choose: where what `out` holds is, and what more there is of a row.
+  const GuardedArray& indices() const { return indices_; }
+  const GuardedArray& logprob() const { return logprob_; }  // of the target, or of the token
+  const GuardedArray& rank() const { return rank_; }
+  const GuardedArray& valid() const { return valid_; }
+  const GuardedArray& bias() const { return bias_; }
 
   // An array as the device of the case sees it.
   Tensor view(const GuardedArray& array) const { return array.tensor_on(case_.device); }
@@ -61,6 +67,8 @@ class Call {
   std::vector<GuardedArray*> written();
   Status make_options(Random& random);
   Status make_inputs(Random& random);
+  Status make_chosen(Random& random);
+  Status run_chosen(const Context& context, std::string_view variant, Plan* plan);
   Status to_device();
   Mask mask() const;
 
@@ -68,6 +76,7 @@ class Call {
   std::int64_t inner_ = 1;  // elements between neighbours along the axis
   GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, dloss_, pristine_;
   GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
+  GuardedArray indices_, logprob_, rank_, valid_, bias_, seeds_;
 };
 
 }  // namespace onepass::cli

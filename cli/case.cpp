@@ -10,6 +10,7 @@
 
 #include "cli/files.hpp"
 #include "cli/guarded.hpp"
+#include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -79,6 +80,31 @@ bool parse_reduction(std::string_view text, Reduction& out) {
   return text == "none" || text == "sum" || text == "mean";
 }
 
+constexpr std::pair<std::string_view, TopkValues> kValues[] = {
+    {"probability", TopkValues::probability},
+    {"log_probability", TopkValues::log_probability},
+    {"logit", TopkValues::logit},
+    {"renormalized", TopkValues::renormalized}};
+
+bool parse_values(std::string_view text, TopkValues& out) {
+  for (const auto& [name, values] : kValues) {
+    if (name != text) continue;
+    out = values;
+    return true;
+  }
+  return false;
+}
+
+bool parse_index(std::string_view text, DType& out) {
+  out = text == "i32" ? DType::i32 : DType::i64;
+  return text == "i32" || text == "i64";
+}
+
+bool parse_score(std::string_view text, GateScore& out) {
+  out = text == "sigmoid" ? GateScore::sigmoid : GateScore::softmax;
+  return text == "sigmoid" || text == "softmax";
+}
+
 // Sets one `key=value`; false when the value does not parse. An unknown key sets `known` to false.
 bool set_option(std::string_view key, std::string_view value, Case& c, bool& known) {
   known = true;
@@ -91,6 +117,13 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   if (key == "smoothing") return parse_number(value, c.smoothing);
   if (key == "z_loss") return parse_number(value, c.z_loss);
   if (key == "reduction") return parse_reduction(value, c.reduction);
+  if (key == "k") return parse_number(value, c.k) && c.k >= 0;
+  if (key == "values") return parse_values(value, c.values);
+  if (key == "index") return parse_index(value, c.index);
+  if (key == "top_k") return parse_number(value, c.top_k);
+  if (key == "top_p") return parse_number(value, c.top_p);
+  if (key == "min_p") return parse_number(value, c.min_p);
+  if (key == "score") return parse_score(value, c.score);
   if (key == "pad") return parse_number(value, c.pad) && c.pad >= 0;
   if (key == "step") return parse_number(value, c.step) && c.step >= 1;
   if (key == "offset") return parse_number(value, c.offset) && c.offset >= 0;
@@ -114,6 +147,10 @@ bool set_flag(std::string_view word, Case& c) {
   if (word == "batch_invariant") return c.batch_invariant = true;
   if (word == "ignore") return c.ignore = true;
   if (word == "loss") return c.loss = true;
+  if (word == "unsorted") return c.unsorted = true;
+  if (word == "target") return c.target = true;
+  if (word == "bias") return c.bias = true;
+  if (word == "renormalize") return c.renormalize = true;
   if (word == "broadcast") return c.broadcast = true;
   return false;
 }
@@ -231,6 +268,19 @@ std::string to_string(const Case& c) {
   if (c.reduction != Reduction::none) {
     text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";
   }
+  add("k", c.k, plain.k);
+  for (const auto& [name, values] : kValues) {
+    if (values == c.values) add("values", name, kValues[0].first);
+  }
+  flag("unsorted", c.unsorted);
+  flag("target", c.target);
+  add("index", name(c.index), name(plain.index));
+  add("top_k", c.top_k, plain.top_k);
+  add("top_p", c.top_p, plain.top_p);
+  add("min_p", c.min_p, plain.min_p);
+  flag("score=sigmoid", c.score == GateScore::sigmoid);
+  flag("bias", c.bias);
+  flag("renormalize", c.renormalize);
   flag("in_place", c.in_place);
   flag("batch_invariant", c.batch_invariant);
   add("pad", c.pad, plain.pad);
@@ -296,6 +346,8 @@ Problem problem_of(const Case& c) {
   p.wants_lse = c.lse;
   p.in_place = c.in_place;
   p.batch_invariant = c.batch_invariant;
+  if (c.op == Op::topk || c.op == Op::gate) p.k = c.k;
+  if (c.op == Op::sample) p.k = std::min(p.cols, c.top_k > 0 ? c.top_k : kUnlessAsked);
   return p;
 }
 

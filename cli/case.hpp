@@ -12,6 +12,7 @@
 #include "core/problem.hpp"
 #include "dispatch/machine.hpp"
 #include "onepass/options.hpp"
+#include "onepass/select.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass::cli {
@@ -38,6 +39,16 @@ struct Case {
   bool ignore = false;  // some targets are ignore_index
   bool loss = false;    // of cross_entropy_backward: the loss, too, in the same read
   Reduction reduction = Reduction::none;
+
+  std::int64_t k = 1;  // topk, gate: how many are chosen
+  TopkValues values = TopkValues::probability;
+  bool unsorted = false;
+  bool target = false;       // of topk: a target, its log-probability and rank
+  DType index = DType::i64;  // of what is chosen
+  std::int64_t top_k = 0;    // sample: the filters
+  double top_p = 1, min_p = 0;
+  GateScore score = GateScore::softmax;
+  bool bias = false, renormalize = false;
 
   bool in_place = false;
   bool batch_invariant = false;
@@ -69,12 +80,12 @@ Status parse_dtype(std::string_view text, DType& out);
 // The cases of a workload file: one a line, # begins a comment. An empty op in a line is `op`'s.
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out);
 
-// What the dispatcher would be told.
 // Whether a call writes an lse.
 inline bool writes_lse(const Case& c) {
   return c.lse && (c.op != Op::cross_entropy_backward || c.loss);
 }
 
+// What the dispatcher would be told.
 Problem problem_of(const Case& c);
 
 // Where the case runs on this machine.

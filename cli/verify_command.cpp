@@ -60,7 +60,7 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
     cases.push_back(c);
     return {};
   }
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     if (!all_ops && op != c.op) continue;
     for (const std::string_view text : kQuick) {
       Case each{.op = op};

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 
 namespace oracle {
 namespace {
@@ -153,6 +154,41 @@ Row cross_entropy_backward(const Row& x, const Transform& t, const Loss& loss, d
     dx[c] = dz * dloss * slope(x[c], t);
   }
   return dx;
+}
+
+std::vector<std::int64_t> largest(const Row& z, std::int64_t k) {
+  std::vector<std::int64_t> order(z.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    return z[static_cast<std::size_t>(a)] > z[static_cast<std::size_t>(b)];
+  });
+  order.resize(static_cast<std::size_t>(k));
+  return order;
+}
+
+std::int64_t rank(const Row& z, std::int64_t index) {
+  const auto order = largest(z, static_cast<std::int64_t>(z.size()));
+  return std::find(order.begin(), order.end(), index) - order.begin();
+}
+
+Row filtered(const Row& z, std::int64_t top_k, double top_p, double min_p) {
+  const Row p = softmax(z);
+  const auto size = static_cast<std::int64_t>(z.size());
+  const auto order = largest(z, top_k == 0 ? size : std::min(top_k, size));
+  Row among;
+  for (const std::int64_t i : order) among.push_back(p[static_cast<std::size_t>(i)]);
+  const double total = sum(among);
+  Row left(z.size(), 0.0);
+  Row taken;
+  for (const std::int64_t i : order) {
+    const double mine = p[static_cast<std::size_t>(i)];
+    if (top_p < 1 && !taken.empty() && sum(taken) >= top_p * total) break;
+    taken.push_back(mine);
+    if (mine >= min_p * among[0]) left[static_cast<std::size_t>(i)] = mine;
+  }
+  const double kept = sum(left);
+  for (double& value : left) value /= kept;
+  return left;
 }
 
 }  // namespace oracle

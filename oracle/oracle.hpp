@@ -47,6 +47,15 @@ double cross_entropy(const Row& z, const Loss& loss);
 Row cross_entropy_backward(const Row& x, const Transform& transform, const Loss& loss,
                            double dloss);
 
+// Where the k largest are, largest first; of equal ones the lower index first.
+std::vector<std::int64_t> largest(const Row& z, std::int64_t k);
+// How many elements come before one in that order.
+std::int64_t rank(const Row& z, std::int64_t index);
+
+// What filters leave of a row's probabilities, adding up to 1: the top_k largest (0: all), of these as few of
+// the largest as have top_p of their probability, and of these what has at least min_p of the largest's.
+Row filtered(const Row& z, std::int64_t top_k, double top_p, double min_p);
+
 // Neumaier's sum.
 double sum(const Row& values);
 

@@ -5,6 +5,7 @@
 #include "onepass/ops.hpp"
 #include "onepass/options.hpp"
 #include "onepass/plan.hpp"
+#include "onepass/select.hpp"
 #include "onepass/status.hpp"
 #include "onepass/tensor.hpp"
 #include "onepass/version.hpp"

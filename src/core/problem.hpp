@@ -18,6 +18,20 @@ enum class Op : std::uint8_t {
   log_softmax_backward,
   cross_entropy,
   cross_entropy_backward,
+  topk,
+  sample,
+  gate,
+};
+
+// Of a row, something of a row.
+inline constexpr std::array kRowOps = {
+    Op::softmax,
+    Op::log_softmax,
+    Op::logsumexp,
+    Op::softmax_backward,
+    Op::log_softmax_backward,
+    Op::cross_entropy,
+    Op::cross_entropy_backward,
 };
 
 inline constexpr std::array kAllOps = {
@@ -28,7 +42,13 @@ inline constexpr std::array kAllOps = {
     Op::log_softmax_backward,
     Op::cross_entropy,
     Op::cross_entropy_backward,
+    Op::topk,
+    Op::sample,
+    Op::gate,
 };
+
+// Of a row, some of its elements.
+constexpr bool chooses(Op op) { return op == Op::topk || op == Op::sample || op == Op::gate; }
 
 constexpr std::string_view name(Op op) {
   switch (op) {
@@ -39,6 +59,9 @@ constexpr std::string_view name(Op op) {
     case Op::log_softmax_backward: return "log_softmax_backward";
     case Op::cross_entropy: return "cross_entropy";
     case Op::cross_entropy_backward: return "cross_entropy_backward";
+    case Op::topk: return "topk";
+    case Op::sample: return "sample";
+    case Op::gate: return "gate";
   }
   return "?";
 }
@@ -54,6 +77,7 @@ struct Problem {
   Op op = Op::softmax;
   std::int64_t rows = 0;
   std::int64_t cols = 0;  // elements along the axis
+  std::int64_t k = 0;     // of them chosen; of a sample, candidates
   DType in = DType::f32;
   DType out = DType::f32;
   bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
@@ -87,7 +111,10 @@ constexpr Traffic traffic(Op op) {
     case Op::log_softmax:
     case Op::cross_entropy_backward: return {1, 1};
     case Op::logsumexp:
-    case Op::cross_entropy: return {1, 0};
+    case Op::cross_entropy:
+    case Op::topk:
+    case Op::sample:
+    case Op::gate: return {1, 0};
     case Op::softmax_backward:
     case Op::log_softmax_backward: return {2, 1};
   }

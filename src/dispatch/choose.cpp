@@ -8,6 +8,7 @@
 #include "dispatch/gpu_tuning.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
+#include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass {
@@ -59,7 +60,7 @@ std::string_view best_variant(const Problem& p, const Machine& m, int threads, R
     say(reasons, "cpu_lanes: the axis is not the innermost, neighbours in memory are rows");
     return "cpu_lanes";
   }
-  if (worth_splitting(p, m, threads, reasons)) {
+  if (p.op != Op::gate && worth_splitting(p, m, threads, reasons)) {
     say(reasons, "cpu_split: ", threads, " threads share each row");
     return "cpu_split";
   }
@@ -80,6 +81,11 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
     return plan;
   }
   if (variant == "cpu_split") plan.split = threads;
+  if (variant == "cpu_split" && chooses(p.op)) {
+    plan.scratch_bytes = p.in == DType::f64 ? PieceTable<double>::bytes(p.cols, p.k, plan.split)
+                                            : PieceTable<float>::bytes(p.cols, p.k, plan.split);
+    say(reasons, "a piece leaves its ", p.k, " candidates: ", plan.scratch_bytes, " bytes");
+  }
   const bool tiled = variant == "cpu_row" || variant == "cpu_split";
   if (tiled && p.op == Op::softmax) {
     // A row that long is never kept; its size need not fit the type that counts it.
@@ -114,6 +120,10 @@ void add_loss_scratch(const Problem& p, Plan& plan) {
 Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
   if (const std::string refusal = gpu_rows::refuse_no_gpu(p, m); !refusal.empty()) {
     say(reasons, "nothing runs this: ", refusal);
+    return {};
+  }
+  if (chooses(p.op)) {
+    say(reasons, "nothing runs this: ", name(p.op), " has no kernel for a GPU yet");
     return {};
   }
   // Without regard to the number of rows: as if there were many.

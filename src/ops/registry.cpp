@@ -8,6 +8,7 @@
 #include "ops/loss/variants.hpp"
 #include "ops/softmax/geometry.hpp"
 #include "ops/softmax/variants.hpp"
+#include "ops/topk/variants.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass {
@@ -19,6 +20,8 @@ constexpr Ops kLogSoftmax = only(Op::log_softmax);
 constexpr Ops kForward = kSoftmax | kLogSoftmax | only(Op::logsumexp);
 constexpr Ops kBackward = only(Op::softmax_backward) | only(Op::log_softmax_backward);
 constexpr Ops kCrossEntropy = only(Op::cross_entropy) | only(Op::cross_entropy_backward);
+
+constexpr Ops kChoose = only(Op::topk) | only(Op::sample);
 
 // A GPU's variant is listed in every build; where there is no CUDA, it cannot run.
 #ifdef ONEPASS_HAS_CUDA
@@ -44,6 +47,7 @@ namespace geometry = softmax::geometry;
 constexpr Variant kVariants[] = {
 #include "ops/loss/variants.def"
 #include "ops/softmax/variants.def"
+#include "ops/topk/variants.def"
 };
 
 }  // namespace

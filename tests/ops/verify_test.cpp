@@ -64,6 +64,10 @@ void verify_all(const std::vector<Case>& lines, bool all_fills) {
   }
 }
 
+TEST(VerifyChoosingTest, EveryLine) { verify_all(workload("test_topk.txt"), false); }
+
+TEST(VerifyChoosingTest, EveryFill) { verify_all(workload("test_topk_fills.txt"), true); }
+
 struct Share {
   Op op;
   int index;
@@ -71,7 +75,7 @@ struct Share {
 
 std::vector<Share> shares(int count) {
   std::vector<Share> all;
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     for (int i = 0; i < count; ++i) all.push_back({op, i});
   }
   return all;
@@ -116,7 +120,7 @@ TEST(WorkloadCoverage, EveryPairOfDtypesForEveryOp) {
   constexpr DType kFloating[] = {DType::f32, DType::f16, DType::bf16, DType::f64};
   std::set<std::tuple<Op, DType, DType>> found;
   for (const Case& c : row_ops()) found.insert({c.op, c.in, c.out});
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     for (const DType in : kFloating) {
       for (const DType out : kFloating) {
         EXPECT_TRUE(found.contains({op, in, out}))
@@ -177,7 +181,7 @@ TEST(WorkloadCoverage, EveryOptionForEveryOp) {
       {"sum", [](const Case& c) { return c.reduction == Reduction::sum; }, is_loss},
       {"mean", [](const Case& c) { return c.reduction == Reduction::mean; }, is_loss},
   };
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     for (const Option& option : options) {
       if (!option.applies(op)) continue;
       EXPECT_FALSE(lines_of(row_ops(), op, option.on).empty()) << name(op) << " " << option.name;
@@ -191,7 +195,7 @@ TEST(WorkloadCoverage, EveryVariantInEveryInstructionSet) {
     for (const Case& line : *lines) {
       for (const Case& c : expand(line, false)) found.insert({c.op, c.variant, c.isa});
     }
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       EXPECT_TRUE(found.contains({op, "", ""})) << name(op) << " as the dispatcher has it";
       for (const Variant& v : variants(op)) {
         if (v.device != Device::cpu) continue;
@@ -207,7 +211,7 @@ TEST(WorkloadCoverage, EveryVariantInEveryInstructionSet) {
 // cpu_split on a small problem has one piece and is cpu_row under another name.
 TEST(WorkloadCoverage, RowsAreReallyCut) {
   for (const auto* lines : {&row_ops(), &fill_problems()}) {
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       std::set<int> pieces;
       for (const Case& line : *lines) {
         if (line.op != op || line.variant != "cpu_split") continue;
@@ -244,7 +248,7 @@ TEST(VerifyTest, ARefusalIsToldFromAPass) {
 }
 
 TEST(VerifyTest, TheForcedVariantIsTheOneThatRuns) {
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     for (const Variant& v : variants(op)) {
       if (v.device != Device::cpu) continue;
       Case c{.op = op,

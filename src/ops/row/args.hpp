@@ -69,6 +69,8 @@ struct Logits {
   }
 };
 
+struct Select;
+
 struct RowArgs {
   Op op = Op::softmax;
   RowSpace space;
@@ -89,6 +91,7 @@ struct RowArgs {
   double label_smoothing = 0;
   double z_loss = 0;
   bool in_place = false;
+  const Select* select = nullptr;  // of the ops that choose from a row
   void* stream = nullptr;          // of a GPU op: the caller's
   std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
 };

@@ -1,164 +1,10 @@
 #include "ops/row/check.hpp"
 
 #include <cmath>
-#include <utility>
-#include <vector>
 
-#include "ops/row/tensors.hpp"
+#include "ops/row/parts.hpp"
 
 namespace onepass {
-namespace {
-
-// Passes a failure on to the caller.
-#define ONEPASS_TRY(expression)                                    \
-  do {                                                             \
-    if (Status status = (expression); !status.ok()) return status; \
-  } while (false)
-
-struct Named {
-  std::string_view name;
-  ConstTensor tensor;
-};
-
-using NamedList = std::vector<Named>;
-
-// No output shares memory with another argument, except that the first may be one of `twins`, whole.
-Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
-                      bool& in_place) {
-  in_place = false;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Named& out = outputs[i];
-    for (std::size_t j = 0; j < i; ++j) {
-      if (overlap(out.tensor, outputs[j].tensor)) {
-        return invalid(out.name, "overlaps ", outputs[j].name);
-      }
-    }
-    for (const Named& in : inputs) {
-      if (overlap(out.tensor, in.tensor)) return invalid(out.name, "overlaps ", in.name);
-    }
-    for (const Named& twin : twins) {
-      if (!overlap(out.tensor, twin.tensor)) continue;
-      if (i == 0 && same_elements(out.tensor, twin.tensor)) {
-        in_place = true;
-      } else {
-        return invalid(out.name, "overlaps ", twin.name,
-                       " without being the same tensor of the same dtype");
-      }
-    }
-  }
-  return {};
-}
-
-template <class Accept>
-Status check_values(std::string_view argument, const RowSpace& space, const Operand& operand,
-                    std::string_view wanted, Accept accept) {
-  if (!operand) return {};
-  for (std::int64_t row = 0; row < space.rows; ++row) {
-    const void* data = row_data(space, operand, row);
-    if (!accept(read<double>(data, operand.dtype, 0))) {
-      if (is_floating(operand.dtype)) {
-        return invalid(argument, read<double>(data, operand.dtype, 0), " at row ", row, " is not ",
-                       wanted);
-      }
-      return invalid(argument, read<std::int64_t>(data, operand.dtype, 0), " at row ", row,
-                     " is not ", wanted);
-    }
-  }
-  return {};
-}
-
-Status check_integers(std::string_view argument, const ConstTensor& t) {
-  if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
-  return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
-}
-
-Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
-                   double& value, Operand& rows) {
-  value = option.value;
-  if (!option.rows.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, option.rows, false));
-  ONEPASS_TRY(check_floating(argument, option.rows));
-  return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, rows);
-}
-
-// The fields that every options struct has.
-template <class Options>
-Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
-  const Mask& mask = options.mask;
-  ONEPASS_TRY(lay_per_row("scale", options.scale, shape, logits.scale, logits.scale_rows));
-  ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, logits.temperature,
-                          logits.temperature_rows));
-  if (!std::isfinite(logits.scale)) return invalid("scale", logits.scale, " is not finite");
-  if (!(logits.temperature > 0) || !std::isfinite(logits.temperature)) {
-    return invalid("temperature", logits.temperature, " is not a positive number");
-  }
-  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
-    return invalid("softcap", options.softcap, " is not 0 or a positive number");
-  }
-  logits.softcap = options.softcap;
-  if (mask.additive.present()) {
-    ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
-    ONEPASS_TRY(check_floating("mask.additive", mask.additive));
-    ONEPASS_TRY(
-        shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast, logits.additive));
-  }
-  if (mask.boolean.present()) {
-    ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false));
-    if (mask.boolean.dtype != DType::u8) {
-      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
-    }
-    ONEPASS_TRY(
-        shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast, logits.boolean));
-  }
-  if (mask.lengths.present()) {
-    ONEPASS_TRY(check_tensor("mask.lengths", mask.lengths, false));
-    ONEPASS_TRY(check_integers("mask.lengths", mask.lengths));
-    ONEPASS_TRY(
-        shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast, logits.lengths));
-  }
-  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
-                                    std::pair{"mask.window_right", mask.window_right}}) {
-    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
-  }
-  logits.causal = mask.causal;
-  logits.window_left = mask.window_left;
-  logits.window_right = mask.window_right;
-  logits.queries = shape.queries();
-  return {};
-}
-
-// Absent operands have no strides to agree on, and must not stand in the way.
-void collapse_present(RowArgs& args) {
-  Logits& z = args.logits;
-  std::vector<Operand*> present;
-  for (Operand* o :
-       {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths, &args.y,
-        &args.dy, &args.out, &args.lse, &args.target, &args.dloss, &args.loss}) {
-    if (*o) present.push_back(o);
-  }
-  collapse(args.space, present);
-  args.end_row = args.space.rows;
-}
-
-Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out) {
-  if (!lse.present()) return {};
-  ONEPASS_TRY(check_tensor("lse", lse, true));
-  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
-    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
-  }
-  return shape.lay_rows("lse", lse, Shape::Fit::exact, out);
-}
-
-template <class Options>
-NamedList option_tensors(const Options& options) {
-  return {{"scale", options.scale.rows},
-          {"temperature", options.temperature.rows},
-          {"mask.additive", options.mask.additive},
-          {"mask.boolean", options.mask.boolean},
-          {"mask.lengths", options.mask.lengths}};
-}
-
-}  // namespace
 
 Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args) {
   args = RowArgs{.op = op};
@@ -181,7 +27,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
   (op == Op::logsumexp ? inputs : twins).push_back({"x", x});
   ONEPASS_TRY(check_overlaps({{"y", y}, {"lse", options.lse}}, inputs, twins, args.in_place));
   args.space = shape.space();
-  collapse_present(args);
+  collapse_present(args, {});
   return {};
 }
 
@@ -211,7 +57,7 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
   ONEPASS_TRY(check_overlaps({{"dx", dx}}, option_tensors(options),
                              {{"y", y}, {"dy", dy}, {"x", options.x}}, args.in_place));
   args.space = shape.space();
-  collapse_present(args);
+  collapse_present(args, {});
   return {};
 }
 
@@ -285,7 +131,7 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     ONEPASS_TRY(check_overlaps(outputs, inputs, {{"x", t.x}}, args.in_place));
   }
   args.space = shape.space();
-  collapse_present(args);
+  collapse_present(args, {});
   return {};
 }
 

@@ -1,0 +1,69 @@
+#include "ops/row/parts.hpp"
+
+namespace onepass {
+
+Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
+                      bool& in_place) {
+  in_place = false;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Named& out = outputs[i];
+    for (std::size_t j = 0; j < i; ++j) {
+      if (overlap(out.tensor, outputs[j].tensor)) {
+        return invalid(out.name, "overlaps ", outputs[j].name);
+      }
+    }
+    for (const Named& in : inputs) {
+      if (overlap(out.tensor, in.tensor)) return invalid(out.name, "overlaps ", in.name);
+    }
+    for (const Named& twin : twins) {
+      if (!overlap(out.tensor, twin.tensor)) continue;
+      if (i == 0 && same_elements(out.tensor, twin.tensor)) {
+        in_place = true;
+      } else {
+        return invalid(out.name, "overlaps ", twin.name,
+                       " without being the same tensor of the same dtype");
+      }
+    }
+  }
+  return {};
+}
+
+Status check_integers(std::string_view argument, const ConstTensor& t) {
+  if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
+}
+
+Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
+                   double& value, Operand& rows) {
+  value = option.value;
+  if (!option.rows.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, option.rows, false));
+  ONEPASS_TRY(check_floating(argument, option.rows));
+  return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, rows);
+}
+
+void collapse_present(RowArgs& args, std::span<Operand* const> more) {
+  Logits& z = args.logits;
+  std::vector<Operand*> present;
+  for (Operand* o :
+       {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths, &args.y,
+        &args.dy, &args.out, &args.lse, &args.target, &args.dloss, &args.loss}) {
+    if (*o) present.push_back(o);
+  }
+  for (Operand* o : more) {
+    if (*o) present.push_back(o);
+  }
+  collapse(args.space, present);
+  args.end_row = args.space.rows;
+}
+
+Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out) {
+  if (!lse.present()) return {};
+  ONEPASS_TRY(check_tensor("lse", lse, true));
+  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
+    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
+  }
+  return shape.lay_rows("lse", lse, Shape::Fit::exact, out);
+}
+
+}  // namespace onepass

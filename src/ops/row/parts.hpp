@@ -1,0 +1,114 @@
+// What the checks of all row ops are made of.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ops/row/tensors.hpp"
+
+namespace onepass {
+
+// Passes a failure on to the caller.
+#define ONEPASS_TRY(expression)                                    \
+  do {                                                             \
+    if (Status status = (expression); !status.ok()) return status; \
+  } while (false)
+
+struct Named {
+  std::string_view name;
+  ConstTensor tensor;
+};
+
+using NamedList = std::vector<Named>;
+
+// No output shares memory with another argument, except that the first may be one of `twins`, whole.
+Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
+                      bool& in_place);
+
+Status check_integers(std::string_view argument, const ConstTensor& t);
+
+// One value for all rows, or a tensor of them.
+Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
+                   double& value, Operand& rows);
+Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out);
+
+// Absent operands have no strides to agree on, and must not stand in the way. `more` are an op's own.
+void collapse_present(RowArgs& args, std::span<Operand* const> more);
+
+template <class Accept>
+Status check_values(std::string_view argument, const RowSpace& space, const Operand& operand,
+                    std::string_view wanted, Accept accept) {
+  if (!operand) return {};
+  for (std::int64_t row = 0; row < space.rows; ++row) {
+    const void* data = row_data(space, operand, row);
+    if (!accept(read<double>(data, operand.dtype, 0))) {
+      if (is_floating(operand.dtype)) {
+        return invalid(argument, read<double>(data, operand.dtype, 0), " at row ", row, " is not ",
+                       wanted);
+      }
+      return invalid(argument, read<std::int64_t>(data, operand.dtype, 0), " at row ", row,
+                     " is not ", wanted);
+    }
+  }
+  return {};
+}
+
+// The fields that every options struct has.
+template <class Options>
+Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
+  const Mask& mask = options.mask;
+  ONEPASS_TRY(lay_per_row("scale", options.scale, shape, logits.scale, logits.scale_rows));
+  ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, logits.temperature,
+                          logits.temperature_rows));
+  if (!std::isfinite(logits.scale)) return invalid("scale", logits.scale, " is not finite");
+  if (!(logits.temperature > 0) || !std::isfinite(logits.temperature)) {
+    return invalid("temperature", logits.temperature, " is not a positive number");
+  }
+  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
+    return invalid("softcap", options.softcap, " is not 0 or a positive number");
+  }
+  logits.softcap = options.softcap;
+  if (mask.additive.present()) {
+    ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
+    ONEPASS_TRY(check_floating("mask.additive", mask.additive));
+    ONEPASS_TRY(
+        shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast, logits.additive));
+  }
+  if (mask.boolean.present()) {
+    ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false));
+    if (mask.boolean.dtype != DType::u8) {
+      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
+    }
+    ONEPASS_TRY(
+        shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast, logits.boolean));
+  }
+  if (mask.lengths.present()) {
+    ONEPASS_TRY(check_tensor("mask.lengths", mask.lengths, false));
+    ONEPASS_TRY(check_integers("mask.lengths", mask.lengths));
+    ONEPASS_TRY(
+        shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast, logits.lengths));
+  }
+  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
+                                    std::pair{"mask.window_right", mask.window_right}}) {
+    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
+  }
+  logits.causal = mask.causal;
+  logits.window_left = mask.window_left;
+  logits.window_right = mask.window_right;
+  logits.queries = shape.queries();
+  return {};
+}
+
+template <class Options>
+NamedList option_tensors(const Options& options) {
+  return {{"scale", options.scale.rows},
+          {"temperature", options.temperature.rows},
+          {"mask.additive", options.mask.additive},
+          {"mask.boolean", options.mask.boolean},
+          {"mask.lengths", options.mask.lengths}};
+}
+
+}  // namespace onepass

@@ -1,0 +1,385 @@
+// topk, sample: cpu_row, cpu_split.
+//
+// Idea    one read of the row makes its State and its candidates: an element that is not above the threshold
+//         costs a compare. Where many are (an ascending row), the maxima of interleaved groups first raise it.
+//         A sample is the winner of a race among the candidates that its filters leave, or among all.
+// Bytes   x once. A sample whose filters leave more than the candidates reads the row again for more of them.
+// Limits  none: every dtype, stride, mask, K and length.
+// Proof   tests/ops/topk_test.cpp, tests/ops/sample_test.cpp.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/topk/cpu.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "core/simd/inline.hpp"
+#include "merge/lane-inl.hpp"
+#include "ops/row/lse-inl.hpp"
+#include "ops/row/run.hpp"
+#include "ops/row/tile-inl.hpp"
+#include "ops/topk/best.hpp"
+#include "ops/topk/filter.hpp"
+#include "ops/topk/gumbel.hpp"
+#include "ops/topk/pieces.hpp"
+#include "ops/topk/select.hpp"
+#include "ops/topk/variants.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A tile of a row's logits as T, wherever it lies.
+template <class T>
+const T* TileOf(const LogitsReader<T>& z, int64_t c, size_t n, Buffers<T>& buffers) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  const T* tile = nullptr;
+  z.with_tile(c, n, buffers, [&](auto* p) ONEPASS_INLINE {
+    if constexpr (std::is_same_v<decltype(p), const T*>) {
+      tile = p;
+    } else {
+      Map(d, p, n, buffers.out, [](V v) ONEPASS_INLINE { return v; });
+      tile = buffers.out;
+    }
+  });
+  return tile;
+}
+
+// Elements of a tile for which f(vector) holds.
+template <class T, class F>
+HWY_INLINE int64_t CountIf(const T* z, size_t n, F f) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t count = 0;
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) count += hn::CountTrue(d, f(hn::LoadU(d, z + i)));
+  if (i < n) {
+    const auto inside = hn::FirstN(d, n - i);
+    const auto v = LoadTail(d, z + i, n - i, T(0));
+    count += hn::CountTrue(d, hn::And(inside, f(v)));
+  }
+  return static_cast<int64_t>(count);
+}
+
+// Offers what lies above the threshold.
+template <class T>
+void OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  const size_t lanes = hn::Lanes(d);
+  T least = best.threshold();
+  const auto above =
+      CountIf(z, n, [d, least](auto v) ONEPASS_INLINE { return hn::Gt(v, hn::Set(d, least)); });
+  if (above == 0) return;
+  bool or_equal = false;
+  if (above > std::max<int64_t>(k, 64)) {
+    const T bound = kth_largest_bound(z, n, static_cast<size_t>(k));
+    or_equal = bound > least;
+    least = std::max(least, bound);
+  }
+  const V limit = hn::Set(d, least);
+  const auto some = [&](V v, size_t i, size_t count) HWY_ATTR {
+    const auto pass = or_equal ? hn::Ge(v, limit) : hn::Gt(v, limit);
+    if (hn::AllFalse(d, pass)) return;
+    for (size_t lane = 0; lane < count; ++lane) {
+      const T value = z[i + lane];
+      if (or_equal ? value >= least : value > least)
+        best.offer(value, first + static_cast<int64_t>(i + lane));
+    }
+  };
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) some(hn::LoadU(d, z + i), i, lanes);
+  if (i < n) some(LoadTail(d, z + i, n - i, minus_infinity<T>()), i, n - i);
+}
+
+// One row of a topk or a sample.
+template <class T>
+class Chooser {
+ public:
+  Chooser(const RowArgs& args, int64_t row)
+      : args_(args), select_(*args.select), row_(row), z_(args.space, logits_of(args, row), row) {
+    k_ = select_.k;
+    if (args.op == Op::sample) prepare_sample();
+    if (args.target) {
+      target_ = read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0);
+      if (target_ >= z_.live().begin && target_ < z_.live().end) {
+        target_z_ = z_.at(target_, buffers_);
+      }
+    }
+  }
+
+  Columns live() const { return z_.live(); }
+
+  int64_t k() const { return k_; }
+
+  void fold(Columns columns, Piece<T>& piece) {
+    const hn::ScalableTag<T> d;
+    for (int64_t chunk = columns.begin; chunk < columns.end; chunk += kChunk) {
+      State<T> state = identity<T>();
+      for (int64_t c = chunk; c < std::min(chunk + kChunk, columns.end); c += kTile) {
+        const auto n = static_cast<size_t>(std::min(kTile, columns.end - c));
+        const T* z = TileOf(z_, c, n, buffers_);
+        state = FoldTile(d, z, n, state);
+        if (k_ > 0) OfferTile(z, n, c, k_, piece.best);
+        if (races_) race(z, n, c, piece.winner);
+        if (select_.target_rank) piece.rank += before_target(z, n, c);
+      }
+      piece.states.push_back(state);
+    }
+  }
+
+  // Of the whole row.
+  void conclude(Piece<T>& row) {
+    const State<T> state = row.state();
+    const T lse = RowLse(z_, state, buffers_);
+    args_.op == Op::sample ? conclude_sample(row, state, lse) : conclude_topk(row, state, lse);
+  }
+
+ private:
+  static Logits logits_of(const RowArgs& args, int64_t row) {
+    Logits own = args.logits;
+    if (args.op == Op::sample) {
+      const double t = args.select->temperature.of(args.space, row);
+      own.temperature = t > 0 ? t : 1;
+    }
+    return own;
+  }
+
+  template <class Value>
+  void put(const Operand& to, int64_t column, Value value) const {
+    if (to) write(row_data(args_.space, to, row_), to.dtype, column * to.col_stride, value);
+  }
+
+  // ---- topk ----
+
+  // Tokens of a tile that come before the target. A token that is hidden comes after all that are not, by
+  // index: those are counted at the end.
+  int64_t before_target(const T* z, size_t n, int64_t c) const {
+    const hn::ScalableTag<T> d;
+    const auto value = hn::Set(d, target_z_);
+    const auto earlier =
+        static_cast<size_t>(std::clamp<int64_t>(target_ - c, 0, static_cast<int64_t>(n)));
+    return CountIf(z, earlier, [value](auto v) ONEPASS_INLINE { return hn::Ge(v, value); }) +
+           CountIf(z + earlier, n - earlier,
+                   [value](auto v) ONEPASS_INLINE { return hn::Gt(v, value); });
+  }
+
+  void conclude_topk(Piece<T>& row, State<T> state, T lse) {
+    if (args_.lse) put(args_.lse, 0, lse);
+    const bool broken = std::isnan(lse);
+    if (args_.target) {
+      put(select_.target_logprob, 0, broken ? lse : log_probability(target_z_, state));
+      int64_t rank = row.rank;
+      // Hidden columns are −inf, too.
+      if (target_z_ == minus_infinity<T>()) {
+        rank += std::min(target_, live().begin) + std::max<int64_t>(0, target_ - live().end);
+      }
+      put(select_.target_rank, 0, broken ? int64_t{-1} : rank);
+    }
+    if (broken) {
+      for (int64_t i = 0; i < k_; ++i) {
+        put(args_.out, i, lse);
+        put(select_.indices, i, int64_t{-1});
+      }
+      return;
+    }
+    std::vector<Candidate<T>> chosen = row.best.sorted();
+    fill_up(chosen);
+    T sum = 0;
+    for (const Candidate<T>& c : chosen) sum += weight(state, c.z);
+    if (!select_.sorted) {
+      std::sort(chosen.begin(), chosen.end(),
+                [](const auto& a, const auto& b) { return a.index < b.index; });
+    }
+    for (int64_t i = 0; i < k_; ++i) {
+      const Candidate<T>& c = chosen[static_cast<size_t>(i)];
+      put(select_.indices, i, c.index);
+      put(args_.out, i, value_of(c.z, state, sum));
+    }
+  }
+
+  T value_of(T z, State<T> row, T sum) const {
+    switch (select_.values) {
+      case TopkValues::logit: return z;
+      case TopkValues::log_probability: return log_probability(z, row);
+      case TopkValues::renormalized: return sum == T(0) ? T(0) : weight(row, z) / sum;
+      case TopkValues::probability: break;
+    }
+    return weight(row, z);
+  }
+
+  static T log_probability(T z, State<T> row) {
+    if (row.d == T(0) || z == minus_infinity<T>())
+      return row.d == row.d ? minus_infinity<T>() : row.d;
+    return (z - row.m) - std::log(row.d);
+  }
+
+  // Where fewer than K are above −inf: the others by index.
+  void fill_up(std::vector<Candidate<T>>& chosen) const {
+    const auto missing = static_cast<size_t>(k_) - chosen.size();
+    if (missing == 0) return;
+    std::vector<int64_t> taken;
+    for (const Candidate<T>& c : chosen) taken.push_back(c.index);
+    std::sort(taken.begin(), taken.end());
+    auto next = taken.begin();
+    for (int64_t c = 0; chosen.size() < static_cast<size_t>(k_); ++c) {
+      if (next != taken.end() && *next == c) {
+        ++next;
+      } else {
+        chosen.push_back({minus_infinity<T>(), c});
+      }
+    }
+  }
+
+  // ---- sample ----
+
+  void prepare_sample() {
+    const RowSpace& space = args_.space;
+    filters_ = {.top_k = std::min(select_.top_k.of(space, row_), space.cols),
+                .top_p = select_.top_p.of(space, row_),
+                .min_p = select_.min_p.of(space, row_)};
+    seed_ = row_seed(select_.seed.of(space, row_), static_cast<bool>(select_.seed.rows), row_);
+    offset_ = static_cast<uint64_t>(select_.offset.of(space, row_));
+    greedy_ = select_.temperature.of(space, row_) == 0;
+    races_ = !greedy_ && filters_.none();
+    k_ = greedy_              ? 1
+         : races_             ? 0
+         : filters_.top_k > 0 ? filters_.top_k
+                              : std::min(kUnlessAsked, space.cols);
+  }
+
+  // The race of a tile's tokens against the winner so far.
+  void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
+    const hn::ScalableTag<T> d;
+    const T m = MaxOf(d, z, n);
+    if (!(m > minus_infinity<T>())) return;
+    ExpTile(d, z, n, hn::Set(d, m), buffers_.other);
+    const double factor = std::exp(static_cast<double>(m) - winner.z);  // inf at first
+    Words4 words{};
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t token = first + static_cast<int64_t>(i);
+      if (i == 0 || token % 4 == 0) words = words_of_tokens(seed_, offset_, token);
+      const uint32_t word = words[static_cast<size_t>(token % 4)];
+      if (!may_exceed(word, static_cast<double>(buffers_.other[i]) * factor)) continue;
+      enter(z[i], token, gumbel(word), winner);
+    }
+  }
+
+  static void enter(T z, int64_t token, double noise, Candidate<double>& winner) {
+    if (z == minus_infinity<T>()) return;
+    const Candidate<double> mine{static_cast<double>(z) + noise, token};
+    if (mine < winner) winner = mine;
+  }
+
+  void conclude_sample(Piece<T>& row, State<T> state, T lse) {
+    const bool valid = !std::isnan(lse) && state.d > T(0) && state.m < -minus_infinity<T>();
+    put(select_.valid, 0, valid ? 1 : 0);
+    if (!valid) {
+      put(args_.out, 0, int64_t{-1});
+      put(select_.logprob, 0, std::numeric_limits<T>::quiet_NaN());
+      return;
+    }
+    const Candidate<double> winner = races_ ? row.winner : winner_of(state, row.best);
+    put(args_.out, 0, winner.index);
+    if (select_.logprob) {
+      put(select_.logprob, 0, log_probability(z_.at(winner.index, buffers_), state));
+    }
+  }
+
+  Candidate<double> winner_of(State<T> row, Best<T>& first) {
+    std::vector<Candidate<T>> sorted = first.sorted();
+    if (greedy_) return {0, sorted.front().index};
+    // Every token above −inf is there once there are fewer than were asked for.
+    const auto whole = [&] {
+      return static_cast<int64_t>(sorted.size()) < k_ || k_ >= args_.space.cols;
+    };
+    int64_t left = left_by(filters_, sorted, row, whole());
+    while (left < 0) {
+      k_ = std::min(args_.space.cols, 8 * k_);
+      Piece<T> more(k_);
+      fold(live(), more);
+      sorted = more.best.sorted();
+      left = left_by(filters_, sorted, row, whole());
+    }
+    Candidate<double> winner = no_winner();
+    for (int64_t i = 0; i < left; ++i) {
+      const Candidate<T>& c = sorted[static_cast<size_t>(i)];
+      enter(c.z, c.index, gumbel_of_token(seed_, offset_, c.index), winner);
+    }
+    return winner;
+  }
+
+  const RowArgs& args_;
+  const Select& select_;
+  int64_t row_;
+  Buffers<T> buffers_;
+  LogitsReader<T> z_;
+  int64_t k_ = 0;
+  int64_t target_ = 0;
+  T target_z_ = minus_infinity<T>();
+  Filters filters_;
+  uint64_t seed_ = 0, offset_ = 0;
+  bool greedy_ = false;
+  bool races_ = false;
+};
+
+template <class T>
+void ChooseRows(const RowArgs& args, Team& team) {
+  const int64_t rows = args.end_row - args.first_row;
+  for (int64_t r = team.take(1); r < rows; r = team.take(1)) {
+    Chooser<T> row(args, args.first_row + r);
+    Piece<T> whole(row.k());
+    row.fold(row.live(), whole);
+    row.conclude(whole);
+  }
+}
+
+template <class T>
+void ChooseSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  PieceTable<T> table(memory, plan.split, plan.scratch_bytes);
+  for (int64_t r = args.first_row; r < args.end_row; ++r) {
+    Chooser<T> row(args, r);
+    for (int i = team.rank(); i < plan.split; i += team.size()) {
+      Piece<T> piece(row.k());
+      row.fold(chunk_piece(row.live(), plan.split, i), piece);
+      table.put(i, piece);
+    }
+    team.barrier();
+    if (team.rank() == 0) {
+      Piece<T> whole(row.k());
+      table.gather(whole);
+      row.conclude(whole);
+    }
+    team.barrier();  // the table is free again
+  }
+}
+
+template <class T>
+void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  plan.split == 1 ? ChooseRows<T>(args, team) : ChooseSplit<T>(args, plan, team, memory);
+}
+
+void ChooseWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
+                                                  : WorkAs<float>(args, plan, team, memory);
+}
+
+}  // namespace
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace onepass::ops::topk {
+
+HWY_EXPORT(ChooseWorker);
+
+Status cpu_choose(const RowArgs& args, const Plan& plan) {
+  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(ChooseWorker));
+}
+
+}  // namespace onepass::ops::topk
+#endif

@@ -1,0 +1,11 @@
+// The variants of the ops that choose from a row. The list itself: variants.def.
+#pragma once
+
+#include "ops/variant.hpp"
+
+namespace onepass::ops::topk {
+
+Status cpu_choose(const RowArgs& args, const Plan& plan);  // cpu_row, and cpu_split with split > 1
+Status cpu_gate(const RowArgs& args, const Plan& plan);
+
+}  // namespace onepass::ops::topk

@@ -1,0 +1,82 @@
+// The public ops that choose from a row: check, plan, run.
+
+#include "dispatch/choose.hpp"
+#include "onepass/select.hpp"
+#include "ops/row/check.hpp"
+#include "ops/topk/check.hpp"
+#include "ops/topk/pieces.hpp"
+#include "ops/variant.hpp"
+#include "runtime/host.hpp"
+
+namespace onepass {
+namespace {
+
+// Candidates that a piece of a row can leave.
+std::int64_t candidates(const RowArgs& args, const Select& select) {
+  if (args.op != Op::sample) return select.k;
+  if (select.top_k.rows) return args.space.cols;
+  return std::min(args.space.cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
+}
+
+template <class Options>
+Status run(const Context& context, RowArgs& args, const Select& select, const Options& options) {
+  if (context.device() != Device::cpu) {
+    return {Code::unsupported,
+            std::string(name(args.op)) + ": has no kernel for a GPU yet; use Context::cpu()"};
+  }
+  if (context.threads() < 0) {
+    return {Code::invalid_argument,
+            "context: threads " + std::to_string(context.threads()) + " is negative"};
+  }
+  if (Status status = check_select_values(args, select); !status.ok()) return status;
+  const Machine machine = host(context.threads());
+  Problem problem = describe(args);
+  problem.k = candidates(args, select);
+  Plan plan;
+  if (options.variant.empty()) {
+    plan = choose(problem, machine);
+  } else if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok()) {
+    return status;
+  }
+  if (options.plan != nullptr) *options.plan = plan;
+  if (problem.rows == 0) return {};
+  args.select = &select;
+  return find_variant(args.op, plan.variant)->run(args, plan);
+}
+
+}  // namespace
+
+Status softmax_topk(const Context& context, ConstTensor x, Tensor values, Tensor indices,
+                    const TopkOptions& options) {
+  RowArgs args;
+  Select select;
+  if (Status status = check_topk(x, values, indices, options, args, select); !status.ok()) {
+    return status;
+  }
+  return run(context, args, select, options);
+}
+
+Status topk(const Context& context, ConstTensor x, Tensor values, Tensor indices,
+            TopkOptions options) {
+  options.values = TopkValues::logit;
+  return softmax_topk(context, x, values, indices, options);
+}
+
+Status sample(const Context& context, ConstTensor x, Tensor token, const SampleOptions& options) {
+  RowArgs args;
+  Select select;
+  if (Status status = check_sample(x, token, options, args, select); !status.ok()) return status;
+  return run(context, args, select, options);
+}
+
+Status gate(const Context& context, ConstTensor scores, Tensor weights, Tensor experts,
+            const GateOptions& options) {
+  RowArgs args;
+  Select select;
+  if (Status status = check_gate(scores, weights, experts, options, args, select); !status.ok()) {
+    return status;
+  }
+  return run(context, args, select, options);
+}
+
+}  // namespace onepass
