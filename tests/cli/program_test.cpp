@@ -69,7 +69,7 @@ TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {
     EXPECT_TRUE(roles.contains(row.at("role").get<std::string>())) << row;
     EXPECT_TRUE(contains(text, row.at("idea").get<std::string>())) << row;
   }
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     for (const Variant& v : variants(op)) {
       EXPECT_TRUE(listed.contains({std::string(name(op)), std::string(v.name)})) << v.name;
     }
@@ -172,7 +172,7 @@ TEST_F(ProgramTest, ExplainForEveryMachine) {
   for (const Machine& m : known_machines()) machines.emplace_back(m.name);
   EXPECT_GE(machines.size(), 4u);
   for (const std::string& machine : machines) {
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       const Words words = {"explain",      std::string(name(op)), "7x50257", "bf16",
                            "mask=lengths", "--machine",           machine};
       const std::string text = good(words).out;

@@ -115,7 +115,7 @@ std::string grid_fault(std::span<const std::int64_t> all_rows,
                                                               {DType::f64, DType::bf16}}};
   Problem p;
   for (const Machine& m : machines()) {
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       for (const std::int64_t rows : all_rows) {
         for (const std::int64_t cols : all_cols) {
           for (const auto& [in, out] : dtypes) {
@@ -151,7 +151,7 @@ rc::Gen<Problem> any_problem() {
       rc::gen::inRange<std::int64_t>(0, 600), rc::gen::inRange<std::int64_t>(0, 200000),
       rc::gen::element<std::int64_t>(1, 2047, 2048, 2049, 16383, 16384, 32768, 50257, 1 << 24));
   return rc::gen::exec([size] {
-    Problem p{.op = *rc::gen::elementOf(kAllOps), .rows = *size, .cols = *size};
+    Problem p{.op = *rc::gen::elementOf(kRowOps), .rows = *size, .cols = *size};
     p.in = *rc::gen::elementOf(kFloating);
     p.out = *rc::gen::elementOf(kFloating);
     return with_flags(p, *rc::gen::inRange(0U, kFlagSets));
@@ -227,7 +227,7 @@ TEST(ChooseTest, AVariantThatDoesNotExist) {
 // One row keeps one thread busy, unless it is cut: what the peers do not do.
 TEST(ChooseTest, OneLongRowIsSplitOverAllThreads) {
   for (const Machine& m : machines()) {
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       for (const DType dtype : kFloating) {
         for (unsigned flags = 0; flags < kFlagSets; ++flags) {
           Problem p =
@@ -248,7 +248,7 @@ TEST(ChooseTest, OneLongRowIsSplitOverAllThreads) {
 }
 
 TEST(ChooseTest, SmallWorkStaysOnOneThread) {
-  for (const Op op : kAllOps) {
+  for (const Op op : kRowOps) {
     const Plan plan = choose({.op = op, .rows = 10, .cols = 100}, machine_of(64));
     EXPECT_EQ(plan.threads, 1) << name(op);
     EXPECT_EQ(plan.split, 1) << name(op);
@@ -333,7 +333,7 @@ TEST(ChooseTest, ByHand) {
 TEST(ChooseTest, HugeProblemsDoNotWrapAround) {
   constexpr std::int64_t one = 1;
   for (const Machine& m : machines()) {
-    for (const Op op : kAllOps) {
+    for (const Op op : kRowOps) {
       for (const DType dtype : kFloating) {
         for (const auto& [rows, cols] : {std::pair{one << 31, one << 31},
                                          {one, one << 60},
@@ -427,6 +427,27 @@ TEST(MachineTest, EveryInstructionSetHasATuning) {
        {"AVX3", "AVX3_DL", "AVX2", "SCALAR", "NEON", "something new"}) {
     EXPECT_GT(tuning_for(isa).grain, 0) << isa;
   }
+}
+
+// The ops that choose from a row: one long row is cut, with room for each piece's candidates; short rows of
+// gates never are; and nothing is promised on a GPU.
+TEST(ChooseTest, OpsThatChoose) {
+  Machine m = *find_machine("sapphire-rapids-2");
+  for (const Op op : {Op::topk, Op::sample}) {
+    const Plan plan = choose({.op = op, .rows = 1, .cols = 1 << 20, .k = 50}, m);
+    EXPECT_EQ(plan.variant, "cpu_split");
+    EXPECT_EQ(plan.split, m.threads);
+    EXPECT_GE(plan.scratch_bytes, 50U * 16);
+    EXPECT_EQ(choose({.op = op, .rows = 64, .cols = 32000, .k = 50}, m).variant, "cpu_row");
+  }
+  EXPECT_EQ(choose({.op = Op::gate, .rows = 1, .cols = 1 << 20, .k = 8}, m).variant, "cpu_row");
+  Reasons reasons;
+  EXPECT_EQ(
+      choose({.op = Op::topk, .rows = 1, .cols = 100, .k = 5}, *find_machine("h200"), &reasons)
+          .variant,
+      "");
+  ASSERT_FALSE(reasons.empty());
+  EXPECT_NE(reasons[0].find("no kernel for a GPU yet"), std::string::npos);
 }
 
 }  // namespace
