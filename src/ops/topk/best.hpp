@@ -45,7 +45,7 @@ class Best {
   }
 
  private:
-  static constexpr std::size_t kRoom = 1024;
+  static constexpr std::size_t kRoom = 64;
 
   void cut() {
     if (kept_.size() <= k_ || k_ == 0) return;

@@ -65,35 +65,47 @@ HWY_INLINE int64_t CountIf(const T* z, size_t n, F f) {
   return static_cast<int64_t>(count);
 }
 
-// Offers what lies above the threshold.
+// Offers what lies above the threshold, groups of vectors at a time. Where that is much, a bound of what the
+// tile can have among the K largest keeps out the rest.
 template <class T>
 void OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<hn::ScalableTag<T>>;
+  constexpr size_t kVectors = 8;
   const size_t lanes = hn::Lanes(d);
+  const auto many = static_cast<size_t>(std::max<int64_t>(k, 64));
   T least = best.threshold();
-  const auto above =
-      CountIf(z, n, [d, least](auto v) ONEPASS_INLINE { return hn::Gt(v, hn::Set(d, least)); });
-  if (above == 0) return;
-  bool or_equal = false;
-  if (above > std::max<int64_t>(k, 64)) {
-    const T bound = kth_largest_bound(z, n, static_cast<size_t>(k));
-    or_equal = bound > least;
-    least = std::max(least, bound);
-  }
-  const V limit = hn::Set(d, least);
-  const auto some = [&](V v, size_t i, size_t count) HWY_ATTR {
-    const auto pass = or_equal ? hn::Ge(v, limit) : hn::Gt(v, limit);
-    if (hn::AllFalse(d, pass)) return;
-    for (size_t lane = 0; lane < count; ++lane) {
-      const T value = z[i + lane];
-      if (or_equal ? value >= least : value > least)
-        best.offer(value, first + static_cast<int64_t>(i + lane));
+  bool or_equal = false;  // of a bound, not of the threshold
+  size_t offered = 0;
+  const auto offer = [&](size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      if (!(or_equal ? z[i] >= least : z[i] > least)) continue;
+      best.offer(z[i], first + static_cast<int64_t>(i));
+      ++offered;
+    }
+    if (best.threshold() >= least) {
+      least = best.threshold();
+      or_equal = false;
+    }
+    if (offered <= many) return;
+    offered = 0;
+    if (const T bound = kth_largest_bound(z, n, static_cast<size_t>(k)); bound > least) {
+      least = bound;
+      or_equal = true;
     }
   };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) some(hn::LoadU(d, z + i), i, lanes);
-  if (i < n) some(LoadTail(d, z + i, n - i, minus_infinity<T>()), i, n - i);
+  for (; i + kVectors * lanes <= n; i += kVectors * lanes) {
+    V largest = hn::LoadU(d, z + i);
+    for (size_t v = 1; v < kVectors; ++v) {
+      largest = hn::Max(largest, hn::LoadU(d, z + i + v * lanes));
+    }
+    const V limit = hn::Set(d, least);
+    const bool none = or_equal ? hn::AllFalse(d, hn::Ge(largest, limit))
+                               : hn::AllFalse(d, hn::Gt(largest, limit));
+    if (!none) offer(i, i + kVectors * lanes);
+  }
+  if (i < n) offer(i, n);
 }
 
 // One row of a topk or a sample.
