@@ -343,7 +343,8 @@ Problem problem_of(const Case& c) {
   const bool is_mean = c.op == Op::cross_entropy_backward && c.reduction == Reduction::mean;
   p.reduced = on_gpu && ((needs_all && c.reduction != Reduction::none) || is_mean);
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
-  p.wants_lse = c.lse;
+  p.wants_lse = c.lse || c.target;
+  p.weighs = c.values == TopkValues::probability || c.values == TopkValues::renormalized;
   p.in_place = c.in_place;
   p.batch_invariant = c.batch_invariant;
   if (c.op == Op::topk || c.op == Op::gate) p.k = c.k;

@@ -20,7 +20,8 @@ void add_bench(CLI::App& app, int& exit);
 void add_explain(CLI::App& app, int& exit);
 void add_tune(CLI::App& app, int& exit);
 void add_profile(CLI::App& app, int& exit);
-void add_apply(CLI::App& app, int& exit);  // softmax, log-softmax, logsumexp
+void add_apply(CLI::App& app, int& exit);   // softmax, log-softmax, logsumexp
+void add_choose(CLI::App& app, int& exit);  // topk, sample
 
 // Prints an error on stderr and gives its exit code.
 int report(const Status& status);

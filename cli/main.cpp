@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
     add_tune(app, exit);
     add_profile(app, exit);
     add_apply(app, exit);
+    add_choose(app, exit);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kUsage;

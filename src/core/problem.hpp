@@ -87,7 +87,8 @@ struct Problem {
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype
   bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
   bool whole_rows = true;  // no length, causal or window mask
-  bool wants_lse = false;
+  bool wants_lse = false;  // or, of topk, a target's log-probability
+  bool weighs = true;      // topk: values are probabilities, not logits or logarithms
   bool gives_loss = false;    // a backward that writes the loss, too
   bool reduced = false;  // the losses of all rows become one, or their gradient comes from one
   bool in_place = false;

@@ -24,6 +24,13 @@ inline std::string refuse_options(const Problem& p, const Machine&) {
   return {};
 }
 
+// It has probabilities, and nothing beside them.
+inline std::string refuse_unfused(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cpu) return refuse_gpu(p, m);
+  if (!p.weighs) return "it gives probabilities";
+  return refuse_options(p, m);
+}
+
 inline std::string refuse_long(const Problem& p, const Machine& m) {
   if (m.device() != Device::cpu) return refuse_gpu(p, m);
   if (p.cols > kShortCols) return "its rows have at most 512 elements";

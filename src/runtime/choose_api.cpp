@@ -32,6 +32,9 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   const Machine machine = host(context.threads());
   Problem problem = describe(args);
   problem.k = candidates(args, select);
+  problem.wants_lse = args.lse || args.target;
+  problem.weighs =
+      select.values == TopkValues::probability || select.values == TopkValues::renormalized;
   Plan plan;
   if (options.variant.empty()) {
     plan = choose(problem, machine);

@@ -5,6 +5,7 @@
 
 namespace onepass::ops::topk {
 
+Status cpu_unfused(const RowArgs& args, const Plan& plan);
 Status cpu_choose(const RowArgs& args, const Plan& plan);  // cpu_row, and cpu_split with split > 1
 Status cpu_gate(const RowArgs& args, const Plan& plan);
 

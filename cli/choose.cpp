@@ -1,0 +1,223 @@
+// onepass topk | sample: what is chosen from the rows of the user's own arrays.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/case.hpp"
+#include "cli/commands.hpp"
+#include "cli/npy.hpp"
+#include "cli/table.hpp"
+#include "core/number.hpp"
+#include "onepass/onepass.hpp"
+
+namespace onepass::cli {
+namespace {
+
+// What both commands read, and how they answer: into files, or else as a table.
+struct Common {
+  std::string in, variant, index = "i64";
+  double scale = 1, temperature = 1, softcap = 0;
+  bool bf16 = false, json = false;
+  int threads = 0;
+};
+
+void add_common(CLI::App& command, const std::shared_ptr<Common>& flags) {
+  command.add_option("in", flags->in, "the logits, [V] or [..., V]")->required();
+  command.add_option("--scale", flags->scale, "multiplies x, before the softcap");
+  command.add_option("--temperature", flags->temperature, "divides, after the softcap");
+  command.add_option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
+  command.add_option("--index", flags->index, "of indices: i32 or i64")
+      ->check(CLI::IsMember({"i32", "i64"}));
+  command.add_flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
+  command.add_flag("--json", flags->json, "print JSON in place of a table");
+  command.add_option("--threads", flags->threads, "0: all")->check(CLI::NonNegativeNumber);
+  command.add_option("--variant", flags->variant, "force one; see onepass list");
+}
+
+Status read_rows(const Common& flags, Array& x, std::vector<std::int64_t>& row_shape) {
+  if (Status status = read_npy(flags.in, flags.bf16, x); !status.ok()) return status;
+  if (x.shape.empty()) {
+    return {Code::invalid_argument, fmt::format("{}: a scalar has no row", flags.in)};
+  }
+  row_shape = x.shape;
+  row_shape.pop_back();
+  return {};
+}
+
+DType index_type(const Common& flags) { return flags.index == "i32" ? DType::i32 : DType::i64; }
+
+double value_at(const Array& array, std::int64_t i) {
+  return read<double>(array.data.data(), array.dtype, i);
+}
+
+std::int64_t rows_of(const std::vector<std::int64_t>& row_shape) {
+  std::int64_t rows = 1;
+  for (const std::int64_t extent : row_shape) rows *= extent;
+  return rows;
+}
+
+Status write_if(const std::string& path, const Array& array) {
+  return path.empty() ? Status{} : write_npy(path, array.dtype, array.shape, array.bytes());
+}
+
+// ---- topk ----
+
+struct TopkFlags : Common {
+  std::int64_t k = 10;
+  std::string values = "probability", to_values, to_indices, lse;
+  bool unsorted = false;
+};
+
+Status run_topk(const TopkFlags& flags) {
+  Array x;
+  std::vector<std::int64_t> row_shape;
+  if (Status status = read_rows(flags, x, row_shape); !status.ok()) return status;
+  if (flags.k < 1 || flags.k > x.shape.back()) {
+    return {Code::invalid_argument,
+            fmt::format("k: {} is not between 1 and the {} elements of a row", flags.k,
+                        x.shape.back())};
+  }
+  Case words;  // its parser knows the names of values
+  if (Status status = parse_case(fmt::format("topk 1x1 values={}", flags.values), words);
+      !status.ok()) {
+    return {Code::invalid_argument, fmt::format("values: '{}' is not one of probability, "
+                                                "log_probability, logit, renormalized",
+                                                flags.values)};
+  }
+  std::vector<std::int64_t> chosen_shape = row_shape;
+  chosen_shape.push_back(flags.k);
+  const DType wide = x.dtype == DType::f64 ? DType::f64 : DType::f32;
+  Array values, indices, lse;
+  if (Status status = Array::make(wide, chosen_shape, values); !status.ok()) return status;
+  if (Status status = Array::make(index_type(flags), chosen_shape, indices); !status.ok()) {
+    return status;
+  }
+  TopkOptions options{.values = words.values,
+                      .sorted = !flags.unsorted,
+                      .scale = flags.scale,
+                      .temperature = flags.temperature,
+                      .softcap = flags.softcap,
+                      .variant = flags.variant};
+  if (!flags.lse.empty()) {
+    if (Status status = Array::make(wide, row_shape, lse); !status.ok()) return status;
+    options.lse = lse.view();
+  }
+  if (Status status = softmax_topk(Context::cpu(flags.threads), std::as_const(x).view(),
+                                   values.view(), indices.view(), options);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = write_if(flags.lse, lse); !status.ok()) return status;
+  if (Status status = write_if(flags.to_values, values); !status.ok()) return status;
+  if (Status status = write_if(flags.to_indices, indices); !status.ok()) return status;
+  if (!flags.to_values.empty() || !flags.to_indices.empty()) return {};
+  Table table({{"row", Align::right},
+               {"place", Align::right},
+               {"token", Align::right},
+               {flags.values, Align::right}});
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (std::int64_t r = 0; r < rows_of(row_shape); ++r) {
+    nlohmann::ordered_json tokens, weights;
+    for (std::int64_t i = 0; i < flags.k; ++i) {
+      const double value = value_at(values, r * flags.k + i);
+      const auto token = static_cast<std::int64_t>(value_at(indices, r * flags.k + i));
+      table.add({fmt::format("{}", r), fmt::format("{}", i + 1), fmt::format("{}", token),
+                 fmt::format("{:.6g}", value)});
+      tokens.push_back(token);
+      weights.push_back(value);
+    }
+    all.push_back({{"row", r}, {"tokens", tokens}, {"values", weights}});
+  }
+  fmt::print("{}{}", flags.json ? all.dump(2) : table.text(), flags.json ? "\n" : "");
+  return {};
+}
+
+// ---- sample ----
+
+struct SampleFlags : Common {
+  std::int64_t top_k = 0, seed = 0, offset = 0;
+  double top_p = 1, min_p = 0;
+  std::string to_tokens, logprob;
+};
+
+Status run_sample(const SampleFlags& flags) {
+  Array x;
+  std::vector<std::int64_t> row_shape;
+  if (Status status = read_rows(flags, x, row_shape); !status.ok()) return status;
+  Array token, logprob, valid;
+  if (Status status = Array::make(index_type(flags), row_shape, token); !status.ok()) return status;
+  if (Status status = Array::make(DType::f32, row_shape, logprob); !status.ok()) return status;
+  if (Status status = Array::make(DType::u8, row_shape, valid); !status.ok()) return status;
+  const SampleOptions options{.temperature = flags.temperature,
+                              .top_k = flags.top_k,
+                              .top_p = flags.top_p,
+                              .min_p = flags.min_p,
+                              .seed = flags.seed,
+                              .offset = flags.offset,
+                              .scale = flags.scale,
+                              .softcap = flags.softcap,
+                              .logprob = logprob.view(),
+                              .valid = valid.view(),
+                              .variant = flags.variant};
+  if (Status status =
+          sample(Context::cpu(flags.threads), std::as_const(x).view(), token.view(), options);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = write_if(flags.logprob, logprob); !status.ok()) return status;
+  if (!flags.to_tokens.empty()) return write_if(flags.to_tokens, token);
+  Table table({{"row", Align::right}, {"token", Align::right}, {"logprob", Align::right}});
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (std::int64_t r = 0; r < rows_of(row_shape); ++r) {
+    const bool good = value_at(valid, r) != 0;
+    const auto drawn = static_cast<std::int64_t>(value_at(token, r));
+    table.add({fmt::format("{}", r), good ? fmt::format("{}", drawn) : "none",
+               fmt::format("{:.6g}", value_at(logprob, r))});
+    all.push_back(
+        {{"row", r}, {"token", drawn}, {"logprob", value_at(logprob, r)}, {"valid", good}});
+  }
+  fmt::print("{}{}", flags.json ? all.dump(2) : table.text(), flags.json ? "\n" : "");
+  return {};
+}
+
+}  // namespace
+
+void add_choose(CLI::App& app, int& exit) {
+  CLI::App* topk = app.add_subcommand("topk", "the largest of each row of an .npy array");
+  topk->footer(
+      "Without --to-values or --to-indices the answer is printed.\n"
+      "Example: onepass topk logits.npy --k 50 --temperature 0.7 --to-indices tokens.npy");
+  const auto top = std::make_shared<TopkFlags>();
+  add_common(*topk, top);
+  topk->add_option("--k", top->k, "how many of each row");
+  topk->add_option("--values", top->values, "probability, log_probability, logit or renormalized");
+  topk->add_flag("--unsorted", top->unsorted, "by index, not from the largest down");
+  topk->add_option("--to-values", top->to_values, "an .npy for the values");
+  topk->add_option("--to-indices", top->to_indices, "an .npy for the indices");
+  topk->add_option("--lse", top->lse, "also write the logsumexp of each row there");
+  topk->callback([top, &exit] {
+    if (Status status = run_topk(*top); !status.ok()) exit = report(status);
+  });
+
+  CLI::App* drawn = app.add_subcommand("sample", "a token of each row of an .npy array of logits");
+  drawn->footer(
+      "Without --to-tokens the tokens are printed.\n"
+      "Example: onepass sample logits.npy --temperature 0.7 --top-k 50 --top-p 0.9 --seed 7");
+  const auto draw = std::make_shared<SampleFlags>();
+  add_common(*drawn, draw);
+  drawn->add_option("--top-k", draw->top_k, "of the k likeliest; 0: of all");
+  drawn->add_option("--top-p", draw->top_p, "of as few of the likeliest as have this probability");
+  drawn->add_option("--min-p", draw->min_p,
+                    "of those with this part of the likeliest's probability");
+  drawn->add_option("--seed", draw->seed, "the same seed draws the same tokens");
+  drawn->add_option("--offset", draw->offset, "draws of one seed: one an offset");
+  drawn->add_option("--to-tokens", draw->to_tokens, "an .npy for the tokens");
+  drawn->add_option("--logprob", draw->logprob, "an .npy for their log-probabilities");
+  drawn->callback([draw, &exit] {
+    if (Status status = run_sample(*draw); !status.ok()) exit = report(status);
+  });
+}
+
+}  // namespace onepass::cli
