@@ -99,16 +99,22 @@ HWY_INLINE State<T> Raise(State<T> row, State<T> tile) {
   return row.m == tile.m ? State<T>{row.m, row.d + tile.d} : merge(row, tile);
 }
 
-// `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
-// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
+// The same as FoldTile for who knows the tile's maximum.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
-  const T m = std::max(row.m, MaxOf(d, z, n));
+HWY_INLINE State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T tile_max) {
+  const T m = std::max(row.m, tile_max);
   const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
   const auto* any = AnyOrder(z);
   const T sum = SumOf(d, any, n, minus_infinity<T>(),
                       [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, any + i, shift, v); });
   return Raise(row, {m, sum});
+}
+
+// `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
+// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
+template <class D, class Stored, class T = hn::TFromD<D>>
+HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
+  return FoldBelow(d, z, n, row, MaxOf(d, z, n));
 }
 
 // The same, and `weights` receives exp(z − m). Before vectors from element i on are written there,

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "core/state.hpp"
@@ -29,6 +28,12 @@ class Best {
  public:
   explicit Best(std::int64_t k) : k_(static_cast<std::size_t>(k)) {}
 
+  void restart(std::int64_t k) {
+    k_ = static_cast<std::size_t>(k);
+    threshold_ = minus_infinity<T>();
+    kept_.clear();
+  }
+
   // Elements at or below it need not be offered, if those with lower indices have been. −inf is none.
   T threshold() const { return threshold_; }
 
@@ -36,6 +41,9 @@ class Best {
     kept_.push_back({z, index});
     if (kept_.size() >= 2 * k_ + kRoom) cut();
   }
+
+  // K elements that are at least as large as `bound` have been offered.
+  void raise(T bound) { threshold_ = std::max(threshold_, bound); }
 
   // From the largest down.
   const std::vector<Candidate<T>>& sorted() {
@@ -51,7 +59,7 @@ class Best {
     if (kept_.size() <= k_ || k_ == 0) return;
     const auto last = kept_.begin() + static_cast<std::ptrdiff_t>(k_) - 1;
     std::nth_element(kept_.begin(), last, kept_.end());
-    threshold_ = last->z;
+    raise(last->z);
     kept_.resize(k_);
   }
 
@@ -61,22 +69,14 @@ class Best {
 };
 
 // A lower bound of the k-th largest of a tile: the k-th largest of the maxima of groups, of which there are at
-// least k. Groups are interleaved, so that in an ascending tile the bound is the k-th largest itself. −inf where
-// the tile is too short for so many groups.
-template <class T>
-T kth_largest_bound(const T* z, std::size_t n, std::size_t k) {
+// least k. Groups are interleaved, so that in an ascending tile the bound is the k-th largest itself.
+inline constexpr std::size_t kMostGroups = 512;
+
+// How many groups, a power of two; 0 where the tile is too short for so many.
+constexpr std::size_t groups_of(std::size_t n, std::size_t k) {
   std::size_t groups = 16;
   while (groups < 2 * k) groups *= 2;
-  constexpr std::size_t kMost = 512;
-  if (groups > kMost || n < 2 * groups) return minus_infinity<T>();
-  T largest[kMost];
-  for (std::size_t g = 0; g < groups; ++g)
-    largest[g] = std::max(minus_infinity<T>(), z[g]);  // no NaN
-  for (std::size_t i = groups; i + groups <= n; i += groups) {
-    for (std::size_t g = 0; g < groups; ++g) largest[g] = std::max(largest[g], z[i + g]);
-  }
-  std::nth_element(largest, largest + (k - 1), largest + groups, std::greater<T>());
-  return largest[k - 1];
+  return groups > kMostGroups || n < 2 * groups ? 0 : groups;
 }
 
 }  // namespace onepass

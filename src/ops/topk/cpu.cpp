@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
@@ -65,10 +66,31 @@ HWY_INLINE int64_t CountIf(const T* z, size_t n, F f) {
   return static_cast<int64_t>(count);
 }
 
-// Offers what lies above the threshold, groups of vectors at a time. Where that is much, a bound of what the
-// tile can have among the K largest keeps out the rest.
+// −inf where there is no bound.
 template <class T>
-void OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
+T KthLargestBound(const T* z, size_t n, size_t k) {
+  const hn::CappedTag<T, 16> d16;  // groups are whole vectors of it
+  const size_t groups = groups_of(n, k);
+  if (groups == 0) return minus_infinity<T>();
+  const size_t lanes = hn::Lanes(d16);
+  HWY_ALIGN T largest[kMostGroups];
+  const auto none = hn::Set(d16, minus_infinity<T>());
+  for (size_t g = 0; g < groups; g += lanes) {
+    auto m = none;
+    for (size_t i = g; i + groups - g <= n; i += groups) {
+      const auto v = hn::LoadU(d16, z + i);
+      m = hn::IfThenElse(hn::Gt(v, m), v, m);  // a NaN is not greater
+    }
+    hn::Store(m, d16, largest + g);
+  }
+  std::nth_element(largest, largest + (k - 1), largest + groups, std::greater<T>());
+  return largest[k - 1];
+}
+
+// Offers what lies above the threshold, groups of vectors at a time, and gives the tile's maximum. Where much
+// does, a bound of what the tile can have among the K largest keeps out the rest.
+template <class T>
+T OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<hn::ScalableTag<T>>;
   constexpr size_t kVectors = 8;
@@ -77,6 +99,12 @@ void OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
   T least = best.threshold();
   bool or_equal = false;  // of a bound, not of the threshold
   size_t offered = 0;
+  const auto bound = [&] {
+    const T kth = KthLargestBound(z, n, static_cast<size_t>(k));
+    or_equal = or_equal || kth > least;
+    least = std::max(least, kth);
+    offered = 0;
+  };
   const auto offer = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       if (!(or_equal ? z[i] >= least : z[i] > least)) continue;
@@ -87,33 +115,39 @@ void OfferTile(const T* z, size_t n, int64_t first, int64_t k, Best<T>& best) {
       least = best.threshold();
       or_equal = false;
     }
-    if (offered <= many) return;
-    offered = 0;
-    if (const T bound = kth_largest_bound(z, n, static_cast<size_t>(k)); bound > least) {
-      least = bound;
-      or_equal = true;
-    }
+    if (offered > many) bound();
   };
+  if (least == minus_infinity<T>()) bound();
+  const auto passes = [&](V v) HWY_ATTR {
+    const V limit = hn::Set(d, least);
+    return !hn::AllFalse(d, or_equal ? hn::Ge(v, limit) : hn::Gt(v, limit));
+  };
+  V tile_max = hn::Set(d, minus_infinity<T>());
   size_t i = 0;
   for (; i + kVectors * lanes <= n; i += kVectors * lanes) {
     V largest = hn::LoadU(d, z + i);
     for (size_t v = 1; v < kVectors; ++v) {
       largest = hn::Max(largest, hn::LoadU(d, z + i + v * lanes));
     }
-    const V limit = hn::Set(d, least);
-    const bool none = or_equal ? hn::AllFalse(d, hn::Ge(largest, limit))
-                               : hn::AllFalse(d, hn::Gt(largest, limit));
-    if (!none) offer(i, i + kVectors * lanes);
+    tile_max = hn::Max(tile_max, largest);
+    if (!passes(largest)) continue;
+    for (size_t v = i; v < i + kVectors * lanes; v += lanes) {
+      if (passes(hn::LoadU(d, z + v))) offer(v, v + lanes);
+    }
   }
+  T m = hn::GetLane(hn::MaxOfLanes(d, tile_max));
+  for (size_t j = i; j < n; ++j) m = std::max(m, z[j]);
   if (i < n) offer(i, n);
+  if (or_equal) best.raise(least);  // now that all of the tile have been offered that count
+  return m;
 }
 
 // One row of a topk or a sample.
 template <class T>
 class Chooser {
  public:
-  Chooser(const RowArgs& args, int64_t row)
-      : args_(args), select_(*args.select), row_(row), z_(args.space, logits_of(args, row), row) {
+  Chooser(const RowArgs& args, int64_t row, Buffers<T>& buffers)
+      : args_(args), select_(*args.select), row_(row), buffers_(buffers), z_(reader(args, row)) {
     k_ = select_.k;
     if (args.op == Op::sample) prepare_sample();
     if (args.target) {
@@ -135,8 +169,8 @@ class Chooser {
       for (int64_t c = chunk; c < std::min(chunk + kChunk, columns.end); c += kTile) {
         const auto n = static_cast<size_t>(std::min(kTile, columns.end - c));
         const T* z = TileOf(z_, c, n, buffers_);
-        state = FoldTile(d, z, n, state);
-        if (k_ > 0) OfferTile(z, n, c, k_, piece.best);
+        const T m = k_ > 0 ? OfferTile(z, n, c, k_, piece.best) : MaxOf(d, z, n);
+        state = FoldBelow(d, z, n, state, m);
         if (races_) race(z, n, c, piece.winner);
         if (select_.target_rank) piece.rank += before_target(z, n, c);
       }
@@ -152,13 +186,14 @@ class Chooser {
   }
 
  private:
-  static Logits logits_of(const RowArgs& args, int64_t row) {
+  // A sample finds each row's temperature here, as it may be 0.
+  static LogitsReader<T> reader(const RowArgs& args, int64_t row) {
+    if (args.op != Op::sample) return {args.space, args.logits, row};
+    const double t = args.select->temperature.of(args.space, row);
+    if (t == 1 || t == 0) return {args.space, args.logits, row};
     Logits own = args.logits;
-    if (args.op == Op::sample) {
-      const double t = args.select->temperature.of(args.space, row);
-      own.temperature = t > 0 ? t : 1;
-    }
-    return own;
+    own.temperature = t;
+    return {args.space, own, row};
   }
 
   template <class Value>
@@ -328,7 +363,7 @@ class Chooser {
   const RowArgs& args_;
   const Select& select_;
   int64_t row_;
-  Buffers<T> buffers_;
+  Buffers<T>& buffers_;
   LogitsReader<T> z_;
   int64_t k_ = 0;
   int64_t target_ = 0;
@@ -342,29 +377,37 @@ class Chooser {
 template <class T>
 void ChooseRows(const RowArgs& args, Team& team) {
   const int64_t rows = args.end_row - args.first_row;
-  for (int64_t r = team.take(1); r < rows; r = team.take(1)) {
-    Chooser<T> row(args, args.first_row + r);
-    Piece<T> whole(row.k());
-    row.fold(row.live(), whole);
-    row.conclude(whole);
+  // Small enough to level the load, large enough that short rows are not one by one.
+  const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 16);
+  Buffers<T> buffers;
+  Piece<T> whole(0);
+  for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
+    for (int64_t r = first; r < std::min(first + block, rows); ++r) {
+      Chooser<T> row(args, args.first_row + r, buffers);
+      whole.restart(row.k());
+      row.fold(row.live(), whole);
+      row.conclude(whole);
+    }
   }
 }
 
 template <class T>
 void ChooseSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   PieceTable<T> table(memory, plan.split, plan.scratch_bytes);
+  Buffers<T> buffers;
+  Piece<T> piece(0);
   for (int64_t r = args.first_row; r < args.end_row; ++r) {
-    Chooser<T> row(args, r);
+    Chooser<T> row(args, r, buffers);
     for (int i = team.rank(); i < plan.split; i += team.size()) {
-      Piece<T> piece(row.k());
+      piece.restart(row.k());
       row.fold(chunk_piece(row.live(), plan.split, i), piece);
       table.put(i, piece);
     }
     team.barrier();
     if (team.rank() == 0) {
-      Piece<T> whole(row.k());
-      table.gather(whole);
-      row.conclude(whole);
+      piece.restart(row.k());
+      table.gather(piece);
+      row.conclude(piece);
     }
     team.barrier();  // the table is free again
   }

@@ -33,6 +33,14 @@ template <class T>
 struct Piece {
   explicit Piece(std::int64_t k) : best(k) {}
 
+  // Empty again, for another row, in the same memory.
+  void restart(std::int64_t k) {
+    best.restart(k);
+    states.clear();
+    winner = no_winner();
+    rank = 0;
+  }
+
   Best<T> best;
   std::vector<State<T>> states;  // one a chunk
   Candidate<double> winner = no_winner();
