@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "onepass/onepass.hpp"
+#include "ops/topk/gumbel.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 
@@ -74,7 +75,7 @@ void expect_follows(const std::vector<double>& p, const std::vector<std::int64_t
   EXPECT_LE(statistic, freedom + 6 * std::sqrt(2 * std::max(freedom, 1.0))) << what;
 }
 
-TEST(SampleTest, FollowsTheDistributionThatEachFilterLeaves) {
+TEST(SampleTest, FollowsTheDistributionThatEachFilterLeavesSlow) {
   const std::vector<double> z = logits();
   struct Filter {
     std::int64_t top_k;
@@ -148,6 +149,33 @@ TEST(SampleTest, ARowsDrawDoesNotDependOnTheBatchOrTheCut) {
           EXPECT_EQ(own.get(0), logprob.get(r));
         }
       }
+    }
+  }
+}
+
+// The definition, token by token: z and the noise of its own word.
+TEST(SampleTest, IsTheWinnerOfTheRace) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 2);
+  for (const std::int64_t cols : {1, 3, 1000, 5003}) {
+    for (std::int64_t seed = 1; seed < 30; ++seed) {
+      std::vector<float> x(static_cast<std::size_t>(cols));
+      for (float& value : x) value = normal(random);
+      std::int64_t expected = 0;
+      double best = -kInf;
+      const std::uint64_t key = row_seed(seed, true, 0);
+      for (std::int64_t c = 0; c < cols; ++c) {
+        const double score =
+            static_cast<double>(x[static_cast<std::size_t>(c)]) + gumbel_of_token(key, 9, c);
+        if (score > best) expected = c;
+        best = std::max(best, score);
+      }
+      const Values seeds(DType::i64, {}, {static_cast<double>(seed)});
+      Values token(DType::i64, {});
+      ASSERT_TRUE(sample(Context::cpu(1), {x.data(), DType::f32, {cols}}, token.tensor(),
+                         {.seed = seeds.tensor(), .offset = 9})
+                      .ok());
+      EXPECT_EQ(token.get(0), static_cast<double>(expected)) << cols << ", seed " << seed;
     }
   }
 }

@@ -16,6 +16,7 @@
 #include <functional>
 
 #include "core/simd/inline.hpp"
+#include "core/simd/philox-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/lse-inl.hpp"
 #include "ops/row/run.hpp"
@@ -306,14 +307,28 @@ class Chooser {
     if (!(m > minus_infinity<T>())) return;
     ExpTile(d, z, n, hn::Set(d, m), buffers_.other);
     const double factor = std::exp(static_cast<double>(m) - winner.z);  // inf at first
-    Words4 words{};
-    for (size_t i = 0; i < n; ++i) {
-      const int64_t token = first + static_cast<int64_t>(i);
-      if (i == 0 || token % 4 == 0) words = words_of_tokens(seed_, offset_, token);
-      const uint32_t word = words[static_cast<size_t>(token % 4)];
-      if (!may_exceed(word, static_cast<double>(buffers_.other[i]) * factor)) continue;
-      enter(z[i], token, gumbel(word), winner);
+    const int64_t past = first % 4;
+    uint32_t words[kTile + 4 + 4 * hn::MaxLanes(hn::ScalableTag<uint32_t>())];
+    WordsOfTokens(seed_, offset_, first - past, n + static_cast<size_t>(past), words);
+    const uint32_t* word = words + past;
+    const auto run = [&](size_t begin, size_t end) {
+      for (size_t i = begin; i < end; ++i) {
+        if (!may_exceed(word[i], static_cast<double>(buffers_.other[i]) * factor)) continue;
+        enter(z[i], first + static_cast<int64_t>(i), gumbel(word[i]), winner);
+      }
+    };
+    size_t i = 0;
+    if constexpr (sizeof(T) == 4) {  // most are ruled out a vector at a time
+      const hn::RebindToSigned<decltype(d)> di;
+      const hn::RebindToUnsigned<decltype(d)> du;
+      const auto limit = hn::Set(d, static_cast<T>(std::min(1.01 * factor, 1e38) * 0x1p31));
+      for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+        const auto half = hn::BitCast(di, hn::ShiftRight<1>(hn::LoadU(du, word + i)));
+        const auto could = hn::Mul(hn::LoadU(d, buffers_.other + i), limit);
+        if (!hn::AllFalse(d, hn::Le(hn::ConvertTo(d, half), could))) run(i, i + hn::Lanes(d));
+      }
     }
+    run(i, n);
   }
 
   static void enter(T z, int64_t token, double noise, Candidate<double>& winner) {
