@@ -68,6 +68,23 @@ class Best {
   std::vector<Candidate<T>> kept_;
 };
 
+// Where fewer than K are above −inf: the others by index.
+template <class T>
+void fill_up(std::vector<Candidate<T>>& chosen, std::int64_t k) {
+  if (chosen.size() == static_cast<std::size_t>(k)) return;
+  std::vector<std::int64_t> taken;
+  for (const Candidate<T>& c : chosen) taken.push_back(c.index);
+  std::sort(taken.begin(), taken.end());
+  auto next = taken.begin();
+  for (std::int64_t c = 0; chosen.size() < static_cast<std::size_t>(k); ++c) {
+    if (next != taken.end() && *next == c) {
+      ++next;
+    } else {
+      chosen.push_back({minus_infinity<T>(), c});
+    }
+  }
+}
+
 // A lower bound of the k-th largest of a tile: the k-th largest of the maxima of groups, of which there are at
 // least k. Groups are interleaved, so that in an ascending tile the bound is the k-th largest itself.
 inline constexpr std::size_t kMostGroups = 512;

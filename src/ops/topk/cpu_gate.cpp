@@ -1,112 +1,165 @@
 // gate: cpu_row.
 //
-// Idea    a row of scores is short: it is read into a buffer, scored there, and the K largest are sorted out.
+// Idea    a row of scores is short: its logits lie in a buffer, and what is exponentiated beside them. The K
+//         largest are found as topk finds them; without a bias by the logits, which distinguish more.
 // Bytes   scores once.
 // Limits  none: any number of experts, every dtype and stride.
-// Proof   tests/ops/gate_test.cpp.
+// Proof   tests/ops/sample_test.cpp, `onepass verify`; numbers: results/.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/topk/cpu_gate.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
 
 #include <cmath>
 #include <vector>
 
+#include "core/simd/inline.hpp"
+#include "merge/lane-inl.hpp"
 #include "ops/row/run.hpp"
-#include "ops/topk/best.hpp"
+#include "ops/row/tile-inl.hpp"
+#include "ops/topk/offer-inl.hpp"
 #include "ops/topk/select.hpp"
 #include "ops/topk/variants.hpp"
 
-namespace onepass::ops::topk {
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
 namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
 class Gate {
  public:
   explicit Gate(const RowArgs& args)
-      : args_(args), select_(*args.select), scores_(static_cast<std::size_t>(args.space.cols)) {}
+      : args_(args),
+        select_(*args.select),
+        n_(static_cast<size_t>(args.space.cols)),
+        best_(select_.k) {
+    z_.resize(n_ + kTile);  // whole vectors are written
+    scores_.resize(n_ + kTile);
+    if (!select_.bias) return;
+    for (size_t e = 0; e < n_; ++e) {
+      const auto at = static_cast<int64_t>(e) * select_.bias.col_stride;
+      bias_.push_back(read<T>(select_.bias.data, select_.bias.dtype, at));
+    }
+    keys_.resize(n_);
+  }
 
-  void run(std::int64_t row) {
-    row_ = row;
-    score();
-    if (broken_) {
-      for (std::int64_t i = 0; i < select_.k; ++i) put(i, std::numeric_limits<T>::quiet_NaN(), -1);
-      return;
+  void run(int64_t row) {
+    const hn::ScalableTag<T> d;
+    const LogitsReader<T> reader(args_.space, args_.logits, row);
+    for (size_t c = 0; c < n_; c += kTile) {
+      const size_t n = std::min<size_t>(kTile, n_ - c);
+      const T* tile = TileOf(reader, static_cast<int64_t>(c), n, buffers_);
+      std::copy(tile, tile + n, z_.data() + c);
     }
-    const auto last = order_.begin() + static_cast<std::ptrdiff_t>(select_.k);
-    std::partial_sort(order_.begin(), last, order_.end());
-    T sum = 0;
-    for (auto it = order_.begin(); it != last; ++it)
-      sum += scores_[static_cast<std::size_t>(it->index)];
-    const T factor =
-        static_cast<T>(select_.scale) / (select_.renormalize && sum != T(0) ? sum : T(1));
-    for (std::int64_t i = 0; i < select_.k; ++i) {
-      const std::int64_t expert = order_[static_cast<std::size_t>(i)].index;
-      put(i, scores_[static_cast<std::size_t>(expert)] * factor, expert);
+    const bool soft = select_.score == GateScore::softmax;
+    const T m = MaxOf(d, z_.data(), n_);
+    State<T> state{m, T(0)};
+    if (soft || !bias_.empty()) state.d = score(soft, m);
+    const bool biased = !bias_.empty();
+    for (size_t e = 0; biased && e < n_; ++e) {
+      keys_[e] = (soft && state.d != T(0) ? scores_[e] / state.d : scores_[e]) + bias_[e];
     }
+    const T* keys = biased ? keys_.data() : z_.data();
+    if (!sound(keys, soft, state)) return write_broken(row);
+    best_.restart(select_.k);
+    for (size_t c = 0; c < n_; c += kTile) {
+      OfferTile(keys + c, std::min<size_t>(kTile, n_ - c), static_cast<int64_t>(c), select_.k,
+                best_);
+    }
+    chosen_ = best_.sorted();
+    fill_up(chosen_, select_.k);
+    write_chosen(row, soft, state);
   }
 
  private:
-  // Scores, and the order by them or, which distinguishes more, by the logits.
-  void score() {
-    const Operand& x = args_.logits.x;
-    const void* data = row_data(args_.space, x, row_);
-    order_.clear();
-    State<T> state = identity<T>();
-    broken_ = false;
-    for (std::int64_t e = 0; e < args_.space.cols; ++e) {
-      const T z = read<T>(data, x.dtype, e * x.col_stride);
-      broken_ = broken_ || std::isnan(z);
-      state.m = std::max(state.m, z);
-      order_.push_back({z, e});
-    }
-    const bool soft = select_.score == GateScore::softmax;
-    for (std::size_t e = 0; e < scores_.size(); ++e) {
-      const T z = order_[e].z;
-      scores_[e] = soft ? std::exp(z - shift(state.m)) : T(1) / (T(1) + std::exp(-z));
-      state.d += scores_[e];
-    }
-    if (soft && state.d != T(0)) {
-      broken_ = broken_ || std::isnan(state.d);  // of +inf
-      for (T& s : scores_) s /= state.d;
-    }
-    if (!select_.bias) return;
-    for (std::size_t e = 0; e < scores_.size(); ++e) {
-      const auto at = static_cast<std::int64_t>(e) * select_.bias.col_stride;
-      order_[e].z = scores_[e] + read<T>(select_.bias.data, select_.bias.dtype, at);
-      broken_ = broken_ || std::isnan(order_[e].z);
+  // Of every expert exp(z − m) or the sigmoid; gives the sum.
+  T score(bool soft, T m) {
+    const hn::ScalableTag<T> d;
+    using V = hn::Vec<hn::ScalableTag<T>>;
+    const V one = hn::Set(d, T(1));
+    const V shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+    Map(d, z_.data(), n_, scores_.data(), [=](V z) ONEPASS_INLINE {
+      if (soft) return ExpOfNonPositive(d, hn::Sub(z, shift));
+      const V t = ExpOfNonPositive(d, hn::Neg(hn::Abs(z)));
+      return hn::Div(hn::IfThenElse(hn::Ge(z, hn::Zero(d)), one, t), hn::Add(one, t));
+    });
+    return SumOf(d, scores_.data(), n_, T(0), [](auto&, size_t) ONEPASS_INLINE {});
+  }
+
+  // No NaN, and of a softmax no +inf: both are in its sum.
+  bool sound(const T* keys, bool soft, State<T> state) const {
+    const auto is_nan = [](auto v) ONEPASS_INLINE { return hn::Ne(v, v); };
+    if (soft && std::isnan(state.d)) return false;
+    return (soft || CountIf(z_.data(), n_, is_nan) == 0) &&
+           (bias_.empty() || CountIf(keys, n_, is_nan) == 0);
+  }
+
+  T weight_of(int64_t expert, bool soft, State<T> state) const {
+    const T z = z_[static_cast<size_t>(expert)];
+    if (soft) return weight(state, z);
+    const T t = std::exp(-std::abs(z));
+    return (z >= T(0) ? T(1) : t) / (T(1) + t);
+  }
+
+  void write_chosen(int64_t row, bool soft, State<T> state) {
+    T sum = 0;
+    for (Candidate<T>& c : chosen_) sum += c.z = weight_of(c.index, soft, state);
+    const T factor =
+        static_cast<T>(select_.scale) / (select_.renormalize && sum != T(0) ? sum : T(1));
+    for (int64_t i = 0; i < select_.k; ++i) {
+      const Candidate<T>& c = chosen_[static_cast<size_t>(i)];
+      put(row, i, c.z * factor, c.index);
     }
   }
 
-  void put(std::int64_t i, T weight, std::int64_t expert) const {
-    write(row_data(args_.space, args_.out, row_), args_.out.dtype, i * args_.out.col_stride,
-          weight);
+  void write_broken(int64_t row) const {
+    for (int64_t i = 0; i < select_.k; ++i) put(row, i, std::numeric_limits<T>::quiet_NaN(), -1);
+  }
+
+  void put(int64_t row, int64_t i, T value, int64_t expert) const {
     const Operand& experts = select_.indices;
-    write(row_data(args_.space, experts, row_), experts.dtype, i * experts.col_stride, expert);
+    write(row_data(args_.space, args_.out, row), args_.out.dtype, i * args_.out.col_stride, value);
+    write(row_data(args_.space, experts, row), experts.dtype, i * experts.col_stride, expert);
   }
 
   const RowArgs& args_;
   const Select& select_;
-  std::int64_t row_ = 0;
-  bool broken_ = false;  // the row has a NaN
-  std::vector<T> scores_;
-  std::vector<Candidate<T>> order_;
+  size_t n_;
+  Buffers<T> buffers_;
+  std::vector<T> z_, scores_, bias_, keys_;
+  Best<T> best_;
+  std::vector<Candidate<T>> chosen_;
 };
 
 template <class T>
-void gate_rows(const RowArgs& args, Team& team) {
-  constexpr std::int64_t block = 16;
+void GateRows(const RowArgs& args, Team& team) {
+  constexpr int64_t block = 64;
   Gate<T> gate(args);
-  for (std::int64_t first = team.take(block); first < args.space.rows; first = team.take(block)) {
-    for (std::int64_t r = first; r < std::min(first + block, args.space.rows); ++r) gate.run(r);
+  for (int64_t first = team.take(block); first < args.space.rows; first = team.take(block)) {
+    for (int64_t r = first; r < std::min(first + block, args.space.rows); ++r) gate.run(r);
   }
 }
 
-void gate_worker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
-  compute_type(args.logits.x.dtype) == DType::f64 ? gate_rows<double>(args, team)
-                                                  : gate_rows<float>(args, team);
+void GateWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? GateRows<double>(args, team)
+                                                  : GateRows<float>(args, team);
 }
 
 }  // namespace
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace onepass::ops::topk {
+
+HWY_EXPORT(GateWorker);
 
 Status cpu_gate(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, gate_worker);
+  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(GateWorker));
 }
 
 }  // namespace onepass::ops::topk
+#endif
