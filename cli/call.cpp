@@ -16,12 +16,6 @@ bool is_backward(Op op) { return op == Op::softmax_backward || op == Op::log_sof
 
 bool is_loss(Op op) { return op == Op::cross_entropy || op == Op::cross_entropy_backward; }
 
-std::vector<std::int64_t> without_axis(const Case& c) {
-  std::vector<std::int64_t> shape = c.shape;
-  shape.erase(shape.begin() + c.axis_index());
-  return shape;
-}
-
 // Above this many elements a block of values is repeated: timing needs no more.
 constexpr std::int64_t kDistinct = 1 << 20;
 
@@ -105,7 +99,7 @@ Status Call::make_like(const Call& other) {
 }
 
 Status Call::make_options(Random& random) {
-  const std::vector<std::int64_t> row_shape = without_axis(case_);
+  const std::vector<std::int64_t> row_shape = case_.row_shape();
   const std::int64_t rows = case_.rows();
   std::vector<std::int64_t> mask_shape = case_.shape;
   if (case_.broadcast) {
@@ -141,7 +135,7 @@ Status Call::make_inputs(Random& random) {
   const Layout layout{.pad = case_.pad, .step = case_.step, .offset = case_.offset};
   Layout out_layout = layout;
   if (case_.out_offset >= 0) out_layout.offset = case_.out_offset;
-  const std::vector<std::int64_t> row_shape = without_axis(case_);
+  const std::vector<std::int64_t> row_shape = case_.row_shape();
   const std::vector<std::int64_t> one = {};
   const std::vector<std::int64_t>& loss_shape =
       case_.reduction == Reduction::none ? row_shape : one;
@@ -220,31 +214,6 @@ Status Call::make_inputs(Random& random) {
   return status;
 }
 
-// Outputs and options of the ops that choose from a row.
-Status Call::make_chosen(Random& random) {
-  const std::vector<std::int64_t> row_shape = without_axis(case_);
-  std::vector<std::int64_t> chosen_shape = row_shape;
-  chosen_shape.push_back(case_.k);
-  Status status;
-  const auto make = [&](bool wanted, GuardedArray& array, DType dtype, const auto& shape) {
-    if (wanted && status.ok()) status = array.make(dtype, shape);
-  };
-  const bool samples = case_.op == Op::sample;
-  make(true, out_, samples ? case_.index : case_.out, samples ? row_shape : chosen_shape);
-  make(!samples, indices_, case_.index, chosen_shape);
-  make(samples || case_.target, logprob_, DType::f32, row_shape);
-  make(case_.target, rank_, DType::i64, row_shape);
-  make(samples, valid_, DType::u8, row_shape);
-  make(samples, seeds_, DType::i64, row_shape);
-  make(case_.bias, bias_, DType::f32, std::vector{case_.cols()});
-  if (!status.ok()) return status;
-  for (std::int64_t r = 0; r < seeds_.size(); ++r)
-    seeds_.set(r, std::floor(random.uniform() * 1e9));
-  for (std::int64_t e = 0; e < bias_.size(); ++e)
-    bias_.set(e, std::floor(random.uniform() * 8) / 4);
-  return {};
-}
-
 Status Call::reset() {
   for (GuardedArray* array : written()) {
     if (case_.in_place && array == &in_place_target()) {
@@ -271,7 +240,7 @@ Status Call::fetch() {
 
 oracle::Transform Call::transform(std::int64_t r) const {
   const std::int64_t cols = case_.cols();
-  const std::int64_t queries = case_.shape.size() < 2 ? 1 : without_axis(case_).back();
+  const std::int64_t queries = case_.shape.size() < 2 ? 1 : case_.row_shape().back();
   oracle::Transform t{
       .scale = scale_.present() ? scale_.get(r) : case_.scale,
       .temperature = temperature_.present() ? temperature_.get(r) : case_.temperature,
@@ -303,51 +272,6 @@ Mask Call::mask() const {
   mask.window_left = case_.window_left;
   mask.window_right = case_.window_right;
   return mask;
-}
-
-Status Call::run_chosen(const Context& context, std::string_view variant, Plan* plan) {
-  const PerRow scale = scale_.present() ? PerRow(view(scale_)) : PerRow(case_.scale);
-  const PerRow temperature =
-      temperature_.present() ? PerRow(view(temperature_)) : PerRow(case_.temperature);
-  const Tensor in = view(in_);
-  switch (case_.op) {
-    case Op::topk:
-      return softmax_topk(context, in, view(out_), view(indices_),
-                          {.values = case_.values,
-                           .sorted = !case_.unsorted,
-                           .scale = scale,
-                           .temperature = temperature,
-                           .softcap = case_.softcap,
-                           .mask = mask(),
-                           .lse = view(lse_),
-                           .target = view(target_),
-                           .target_logprob = view(logprob_),
-                           .target_rank = view(rank_),
-                           .variant = variant,
-                           .plan = plan});
-    case Op::sample:
-      return sample(context, in, view(out_),
-                    {.temperature = temperature,
-                     .top_k = case_.top_k,
-                     .top_p = case_.top_p,
-                     .min_p = case_.min_p,
-                     .seed = view(seeds_),
-                     .scale = scale,
-                     .softcap = case_.softcap,
-                     .mask = mask(),
-                     .logprob = view(logprob_),
-                     .valid = view(valid_),
-                     .variant = variant,
-                     .plan = plan});
-    default:
-      return gate(context, in, view(out_), view(indices_),
-                  {.score = case_.score,
-                   .bias = view(bias_),
-                   .renormalize = case_.renormalize,
-                   .scale = case_.scale,
-                   .variant = variant,
-                   .plan = plan});
-  }
 }
 
 Status Call::run(const Context& context, std::string_view variant, Plan* plan) {

@@ -80,21 +80,6 @@ bool parse_reduction(std::string_view text, Reduction& out) {
   return text == "none" || text == "sum" || text == "mean";
 }
 
-constexpr std::pair<std::string_view, TopkValues> kValues[] = {
-    {"probability", TopkValues::probability},
-    {"log_probability", TopkValues::log_probability},
-    {"logit", TopkValues::logit},
-    {"renormalized", TopkValues::renormalized}};
-
-bool parse_values(std::string_view text, TopkValues& out) {
-  for (const auto& [name, values] : kValues) {
-    if (name != text) continue;
-    out = values;
-    return true;
-  }
-  return false;
-}
-
 bool parse_index(std::string_view text, DType& out) {
   out = text == "i32" ? DType::i32 : DType::i64;
   return text == "i32" || text == "i64";
@@ -104,6 +89,12 @@ bool parse_score(std::string_view text, GateScore& out) {
   out = text == "sigmoid" ? GateScore::sigmoid : GateScore::softmax;
   return text == "sigmoid" || text == "softmax";
 }
+
+constexpr std::pair<std::string_view, TopkValues> kValues[] = {
+    {"probability", TopkValues::probability},
+    {"log_probability", TopkValues::log_probability},
+    {"logit", TopkValues::logit},
+    {"renormalized", TopkValues::renormalized}};
 
 // Sets one `key=value`; false when the value does not parse. An unknown key sets `known` to false.
 bool set_option(std::string_view key, std::string_view value, Case& c, bool& known) {
@@ -195,6 +186,12 @@ std::int64_t Case::rows() const {
   return rows;
 }
 
+std::vector<std::int64_t> Case::row_shape() const {
+  std::vector<std::int64_t> outer = shape;
+  outer.erase(outer.begin() + axis_index());
+  return outer;
+}
+
 Status parse_dtype(std::string_view text, DType& out) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     if (name(dtype) == text) {
@@ -203,6 +200,15 @@ Status parse_dtype(std::string_view text, DType& out) {
     }
   }
   return bad("dtype: '{}' is not one of f32, f16, bf16, f64", text);
+}
+
+bool parse_values(std::string_view text, TopkValues& out) {
+  for (const auto& [name, values] : kValues) {
+    if (name != text) continue;
+    out = values;
+    return true;
+  }
+  return false;
 }
 
 Status parse_case(std::string_view text, Case& out) {

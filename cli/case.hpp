@@ -69,6 +69,7 @@ struct Case {
   std::int64_t axis_index() const;  // 0 … rank − 1
   std::int64_t cols() const;
   std::int64_t rows() const;
+  std::vector<std::int64_t> row_shape() const;  // without the axis
 };
 
 // Without `op` in the text, the op of `out` stays.
@@ -76,6 +77,7 @@ Status parse_case(std::string_view text, Case& out);
 std::string to_string(const Case& c);
 
 Status parse_dtype(std::string_view text, DType& out);
+bool parse_values(std::string_view text, TopkValues& out);  // false: no such name
 
 // The cases of a workload file: one a line, # begins a comment. An empty op in a line is `op`'s.
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out);

@@ -79,9 +79,8 @@ Status run_topk(const TopkFlags& flags) {
             fmt::format("k: {} is not between 1 and the {} elements of a row", flags.k,
                         x.shape.back())};
   }
-  Case words;  // its parser knows the names of values
-  if (Status status = parse_case(fmt::format("topk 1x1 values={}", flags.values), words);
-      !status.ok()) {
+  TopkValues kind{};
+  if (!parse_values(flags.values, kind)) {
     return {Code::invalid_argument, fmt::format("values: '{}' is not one of probability, "
                                                 "log_probability, logit, renormalized",
                                                 flags.values)};
@@ -94,7 +93,7 @@ Status run_topk(const TopkFlags& flags) {
   if (Status status = Array::make(index_type(flags), chosen_shape, indices); !status.ok()) {
     return status;
   }
-  TopkOptions options{.values = words.values,
+  TopkOptions options{.values = kind,
                       .sorted = !flags.unsorted,
                       .scale = flags.scale,
                       .temperature = flags.temperature,

@@ -1,6 +1,7 @@
 // What the dispatcher knows of a call: plain facts, no pointers.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -18,20 +19,9 @@ enum class Op : std::uint8_t {
   log_softmax_backward,
   cross_entropy,
   cross_entropy_backward,
-  topk,
+  topk,  // from here on: ops that choose
   sample,
   gate,
-};
-
-// Of a row, something of a row.
-inline constexpr std::array kRowOps = {
-    Op::softmax,
-    Op::log_softmax,
-    Op::logsumexp,
-    Op::softmax_backward,
-    Op::log_softmax_backward,
-    Op::cross_entropy,
-    Op::cross_entropy_backward,
 };
 
 inline constexpr std::array kAllOps = {
@@ -47,8 +37,13 @@ inline constexpr std::array kAllOps = {
     Op::gate,
 };
 
-// Of a row, some of its elements.
-constexpr bool chooses(Op op) { return op == Op::topk || op == Op::sample || op == Op::gate; }
+// Those that give some of a row's elements, and those that give something of the row itself.
+constexpr bool chooses(Op op) { return op >= Op::topk; }
+inline constexpr std::array kRowOps = [] {
+  std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
+  std::copy_n(kAllOps.begin(), ops.size(), ops.begin());
+  return ops;
+}();
 
 constexpr std::string_view name(Op op) {
   switch (op) {
@@ -86,11 +81,11 @@ struct Problem {
   bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype
   bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
-  bool whole_rows = true;  // no length, causal or window mask
-  bool wants_lse = false;  // or, of topk, a target's log-probability
-  bool weighs = true;      // topk: values are probabilities, not logits or logarithms
-  bool gives_loss = false;    // a backward that writes the loss, too
-  bool reduced = false;  // the losses of all rows become one, or their gradient comes from one
+  bool whole_rows = true;   // no length, causal or window mask
+  bool wants_lse = false;   // or, of topk, a target's log-probability
+  bool weighs = true;       // topk: values are probabilities, not logits or logarithms
+  bool gives_loss = false;  // a backward that writes the loss, too
+  bool reduced = false;     // the losses of all rows become one, or their gradient comes from one
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone
 

@@ -9,7 +9,7 @@
 #include "ops/row/check.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
-#include "runtime/host.hpp"
+#include "runtime/machine_of.hpp"
 
 namespace onepass {
 namespace {
@@ -18,16 +18,6 @@ namespace {
 // handle.
 Status check_values(const Context& context, const RowArgs& args) {
   return context.device() == Device::cpu ? check_row_values(args) : Status{};
-}
-
-Status machine_of(const Context& context, Machine& machine) {
-  if (context.device() == Device::cuda) return gpu::machine(machine);
-  if (context.threads() < 0) {
-    return {Code::invalid_argument,
-            "context: threads " + std::to_string(context.threads()) + " is negative"};
-  }
-  machine = host(context.threads());
-  return {};
 }
 
 // What the caller calls the op's output.

@@ -6,7 +6,7 @@
 #include "ops/topk/check.hpp"
 #include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
-#include "runtime/host.hpp"
+#include "runtime/machine_of.hpp"
 
 namespace onepass {
 namespace {
@@ -24,12 +24,9 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
     return {Code::unsupported,
             std::string(name(args.op)) + ": has no kernel for a GPU yet; use Context::cpu()"};
   }
-  if (context.threads() < 0) {
-    return {Code::invalid_argument,
-            "context: threads " + std::to_string(context.threads()) + " is negative"};
-  }
+  Machine machine{};
+  if (Status status = machine_of(context, machine); !status.ok()) return status;
   if (Status status = check_select_values(args, select); !status.ok()) return status;
-  const Machine machine = host(context.threads());
   Problem problem = describe(args);
   problem.k = candidates(args, select);
   problem.wants_lse = args.lse || args.target;

@@ -77,10 +77,6 @@ void expect_follows(const std::vector<double>& p, const std::vector<std::int64_t
 
 TEST(SampleTest, FollowsTheDistributionThatEachFilterLeavesSlow) {
   const std::vector<double> z = logits();
-  struct Filter {
-    std::int64_t top_k;
-    double top_p, min_p, temperature;
-  };
   std::int64_t seed = 1;
   for (const std::int64_t top_k : {0, 1, 5, 12}) {
     for (const double top_p : {1.0, 0.9, 0.4}) {

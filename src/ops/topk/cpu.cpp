@@ -16,7 +16,6 @@
 #include <functional>
 
 #include "core/simd/inline.hpp"
-#include "core/simd/philox-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/lse-inl.hpp"
 #include "ops/row/run.hpp"
@@ -182,10 +181,13 @@ class Chooser {
     if (!(m > minus_infinity<T>())) return;
     ExpTile(d, z, n, hn::Set(d, m), buffers_.other);
     const double factor = std::exp(static_cast<double>(m) - winner.z);  // inf at first
-    const int64_t past = first % 4;
-    uint32_t words[kTile + 4 + 4 * hn::MaxLanes(hn::ScalableTag<uint32_t>())];
-    WordsOfTokens(seed_, offset_, first - past, n + static_cast<size_t>(past), words);
-    const uint32_t* word = words + past;
+    uint32_t word[kTile];
+    for (size_t i = 0; i < n;) {
+      const int64_t token = first + static_cast<int64_t>(i);
+      const Words4 words = words_of_tokens(seed_, offset_, token);
+      for (auto k = static_cast<size_t>(token % 4); k < words.size() && i < n; ++k)
+        word[i++] = words[k];
+    }
     const auto run = [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) {
         if (!may_exceed(word[i], static_cast<double>(buffers_.other[i]) * factor)) continue;
