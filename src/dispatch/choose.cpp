@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "dispatch/gpu_tuning.hpp"
 #include "ops/limits.hpp"
@@ -123,8 +124,17 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     return {};
   }
   if (chooses(p.op)) {
-    say(reasons, "nothing runs this: ", name(p.op), " has no kernel for a GPU yet");
-    return {};
+    const std::string refusal =
+        p.op == Op::topk ? gpu_choose::refuse(p, m) : "no kernel for a GPU yet";
+    if (!refusal.empty()) {
+      say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
+      return {};
+    }
+    const Plan plan = gpu_choose::plan(p, m);
+    say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
+        " packs of 16 bytes, for ", m.gpu.processors, " processors");
+    say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");
+    return plan;
   }
   // Without regard to the number of rows: as if there were many.
   Problem judged = p;

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "ops/limits.hpp"
 #include "ops/loss/variants.hpp"

@@ -1,11 +1,14 @@
 // The public ops that choose from a row: check, plan, run.
 
+#include <utility>
+
 #include "dispatch/choose.hpp"
 #include "onepass/select.hpp"
 #include "ops/row/check.hpp"
 #include "ops/topk/check.hpp"
 #include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/machine_of.hpp"
 
 namespace onepass {
@@ -18,28 +21,56 @@ std::int64_t candidates(const RowArgs& args, const Select& select) {
   return std::min(args.space.cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
 }
 
+// What a kernel could only answer with a fault that no later call survives.
+Status check_gpu_memory(const RowArgs& args, const Select& select) {
+  const Logits& z = args.logits;
+  const std::pair<std::string_view, const Operand*> operands[] = {
+      {"x", &z.x},
+      {"scale", &z.scale_rows},
+      {"temperature", &z.temperature_rows},
+      {"mask.additive", &z.additive},
+      {"mask.boolean", &z.boolean},
+      {"mask.lengths", &z.lengths},
+      {"values", &args.out},
+      {"indices", &select.indices},
+      {"lse", &args.lse},
+      {"target", &args.target},
+      {"target_logprob", &select.target_logprob},
+      {"target_rank", &select.target_rank}};
+  for (const auto& [name, operand] : operands) {
+    if (!*operand) continue;
+    if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
+  }
+  return {};
+}
+
 template <class Options>
 Status run(const Context& context, RowArgs& args, const Select& select, const Options& options) {
-  if (context.device() != Device::cpu) {
-    return {Code::unsupported,
-            std::string(name(args.op)) + ": has no kernel for a GPU yet; use Context::cpu()"};
-  }
+  const bool on_gpu = context.device() == Device::cuda;
   Machine machine{};
   if (Status status = machine_of(context, machine); !status.ok()) return status;
-  if (Status status = check_select_values(args, select); !status.ok()) return status;
+  if (!on_gpu) {
+    if (Status status = check_select_values(args, select); !status.ok()) return status;
+  }
   Problem problem = describe(args);
   problem.k = candidates(args, select);
   problem.wants_lse = args.lse || args.target;
   problem.weighs =
       select.values == TopkValues::probability || select.values == TopkValues::renormalized;
   Plan plan;
-  if (options.variant.empty()) {
-    plan = choose(problem, machine);
-  } else if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok()) {
-    return status;
+  Reasons reasons;
+  if (!options.variant.empty()) {
+    if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok())
+      return status;
+  } else if (plan = choose(problem, machine, &reasons); plan.variant.empty()) {
+    return {Code::unsupported, reasons.back()};
   }
   if (options.plan != nullptr) *options.plan = plan;
   if (problem.rows == 0) return {};
+  if (on_gpu) {
+    args.stream = context.stream();
+    if (Status status = check_gpu_memory(args, select); !status.ok()) return status;
+  }
   args.select = &select;
   return find_variant(args.op, plan.variant)->run(args, plan);
 }
