@@ -124,15 +124,16 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     return {};
   }
   if (chooses(p.op)) {
-    const std::string refusal =
-        p.op == Op::topk ? gpu_choose::refuse(p, m) : "no kernel for a GPU yet";
+    const std::string refusal = p.op == Op::topk   ? gpu_choose::refuse(p, m)
+                                : p.op == Op::gate ? gpu_choose::refuse_gate(p, m)
+                                                   : "no kernel for a GPU yet";
     if (!refusal.empty()) {
       say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
       return {};
     }
-    const Plan plan = gpu_choose::plan(p, m);
-    say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
-        " packs of 16 bytes, for ", m.gpu.processors, " processors");
+    const Plan plan = p.op == Op::topk ? gpu_choose::plan(p, m) : gpu_choose::gate_plan(p, m);
+    say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
+        " processors");
     say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");
     return plan;
   }

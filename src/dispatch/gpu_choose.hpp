@@ -41,4 +41,23 @@ inline Plan plan(const Problem& p, const Machine& m) {
   return plan;
 }
 
+// Gates: a warp a row.
+inline constexpr std::int64_t kMostExperts = 1024;
+inline constexpr int kGateThreads = 256;
+
+inline std::string refuse_gate(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
+  if (p.cols > kMostExperts || p.k > kWarp)
+    return "it takes up to 1024 experts and chooses up to 32";
+  return {};
+}
+
+inline Plan gate_plan(const Problem& p, const Machine&) {
+  Plan plan{.variant = "gpu_gate", .threads = kGateThreads, .resident = true};
+  plan.blocks = ceil_div(std::max<std::int64_t>(p.rows, 1), kGateThreads / kWarp);
+  plan.row_threads = kWarp;
+  return plan;
+}
+
 }  // namespace onepass::gpu_choose
