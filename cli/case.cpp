@@ -343,6 +343,8 @@ Problem problem_of(const Case& c) {
   }
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean && c.smoothing == 0;
+  p.only_scaled = c.scale > 0 && std::isfinite(c.scale) && c.softcap == 0 && !c.scale_rows &&
+                  !c.additive && !c.boolean;
   const bool on_gpu = c.device == Device::cuda;
   p.gives_loss = c.loss;
   const bool needs_all = c.op == Op::cross_entropy || c.loss;  // all rows' losses, to reduce them

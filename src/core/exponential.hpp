@@ -8,11 +8,21 @@
 
 namespace onepass {
 
-ONEPASS_HD inline float exponential(float x) {
+inline constexpr float kLog2E = 1.44269504088896341F;
+
+ONEPASS_HD inline float power_of_two(float x) {
 #ifdef __CUDA_ARCH__
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504088896341F));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
+ONEPASS_HD inline float exponential(float x) {
+#ifdef __CUDA_ARCH__
+  return power_of_two(x * kLog2E);
 #else
   return std::exp(x);
 #endif
@@ -22,9 +32,7 @@ ONEPASS_HD inline float exponential(float x) {
 // 16 bits.
 ONEPASS_HD inline float exponential(float x, float k) {
 #ifdef __CUDA_ARCH__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, 1.44269504088896341F, k)));
-  return y;
+  return power_of_two(fmaf(x, kLog2E, k));
 #else
   return std::exp(x) * std::exp2(k);
 #endif

@@ -81,6 +81,7 @@ struct Problem {
   bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype
   bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
+  bool only_scaled = true;  // the same but for a positive scale and a temperature
   bool whole_rows = true;   // no length, causal or window mask
   bool wants_lse = false;   // or, of topk, a target's log-probability
   bool weighs = true;       // topk: values are probabilities, not logits or logarithms

@@ -1,4 +1,4 @@
-// The launch of the kernel that chooses from rows on a GPU, as a pure function of problem and machine.
+// The launches of the kernels that choose from rows on a GPU, as pure functions of problem and machine.
 #pragma once
 
 #include <string>
@@ -7,55 +7,154 @@
 
 namespace onepass::gpu_choose {
 
-// Keys that a block has room for, and how many of them may be asked for: a tile must find room beside them.
-inline constexpr int kMostKeys = 8192;
-inline constexpr std::int64_t kMostK = 2048;
-inline constexpr std::size_t kSharedBytes = kMostKeys * 8 + 256;
+// Keys that a thread of a block looks after: the block has room for as many that were offered, and for as many
+// that are to be ordered. K is at most half of them.
+inline constexpr int kKeysEach = 8;
+inline constexpr int kMostThreads = gpu_rows::kBlockThreads;
+inline constexpr std::int64_t kMostK = kKeysEach * kMostThreads / 2;
+inline constexpr int kKeyBytes = 8;
+inline constexpr int kTallyBytes = 16;
+
+constexpr std::size_t ticket_bytes(std::int64_t rows) {
+  return static_cast<std::size_t>(round_up(rows * 4, 16));
+}
+
+// Scale and temperature are no options here: dense rows see them in their exponentials. What the values are
+// written as does not matter either.
+constexpr bool is_general(const Problem& p) {
+  return !p.only_scaled || !p.whole_rows || !p.unit_stride || !p.even_rows;
+}
+
+constexpr int packs_each(const Problem& p) { return is_general(p) ? 2 : 4; }
+
+constexpr std::int64_t packs(const Problem& p) {
+  const std::int64_t n =
+      is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride)
+                    : p.cols / pack_lanes(p.in);
+  return std::max<std::int64_t>(n, 1);
+}
+
+// Candidates that a part of a row leaves for the others.
+constexpr std::int64_t wanted(const Problem& p) { return std::min(p.k, kMostK); }
+
+// Threads for a part of `n` packs: as many as have a tile each, and enough that the K-th largest of what
+// they have seen says something.
+constexpr int threads(const Problem& p, std::int64_t n) {
+  int t = 128;
+  while (t < kMostThreads &&
+         (std::int64_t{t} * packs_each(p) < n || t < wanted(p) + wanted(p) / 2)) {
+    t *= 2;
+  }
+  return t;
+}
+
+inline Plan part(const Problem& p, int split) {
+  const std::int64_t chunk = ceil_div(packs(p), split);
+  Plan plan{.threads = threads(p, chunk), .split = split, .resident = true};
+  plan.chunk = static_cast<int>(chunk);
+  plan.blocks = p.rows * split;
+  plan.shared_bytes = 2 * static_cast<std::size_t>(plan.threads) * kKeysEach * kKeyBytes;
+  plan.packs = packs_each(p);
+  plan.general = is_general(p);
+  plan.looped = true;
+  return plan;
+}
+
+inline Plan block(const Problem& p, const Machine&) {
+  Plan plan = part(p, 1);
+  plan.variant = "gpu_block";
+  return plan;
+}
+
+// As many blocks a row as keep all processors busy, while each still has a pack a thread and the first can
+// take what all of them leave.
+constexpr int cluster_split(const Problem& p, const Machine& m) {
+  int split = 1;
+  while (split < gpu_rows::most_cluster(m) &&
+         p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce &&
+         packs(p) / split >= 2 * kMostThreads && 2 * split * wanted(p) <= 2 * kMostK) {
+    split *= 2;
+  }
+  return split;
+}
+
+inline Plan cluster(const Problem& p, const Machine& m) {
+  Plan plan = part(p, std::max(2, cluster_split(p, m)));
+  plan.variant = "gpu_cluster";
+  return plan;
+}
+
+// Keys that a part of the grid leaves at most.
+constexpr std::int64_t grid_room(const Problem& p) {
+  return std::min(2 * kMostK, wanted(p) + wanted(p) / 2 + 32);
+}
+
+// Blocks all over the GPU; who comes last has the row.
+inline Plan grid(const Problem& p, const Machine& m) {
+  const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(std::min(most / std::max<std::int64_t>(p.rows, 1),
+                                        packs(p) / (2 * kMostThreads)),
+                               2, 1024);
+  Plan plan = part(p, static_cast<int>(parts));
+  plan.variant = "gpu_grid";
+  plan.scratch_bytes =
+      ticket_bytes(p.rows) +
+      static_cast<std::size_t>(plan.blocks) *
+          static_cast<std::size_t>(kTallyBytes + 4 + grid_room(p) * kKeyBytes);
+  return plan;
+}
 
 inline std::string refuse(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
+  if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
+  if (p.cols >= std::int64_t{1} << 31) return "it takes fewer than 2^31 columns";
   if (p.rows > gpu_rows::kMostBlockRows) {
     return "it takes at most " + std::to_string(gpu_rows::kMostBlockRows) + " rows";
   }
   return {};
 }
 
-// A block a row; a cluster where rows are too few for all processors and a block still has packs to read.
-inline Plan plan(const Problem& p, const Machine& m) {
-  const std::int64_t n = std::max<std::int64_t>(gpu_rows::packs(p), 1);
-  int split = 1;
-  while (split < gpu_rows::most_cluster(m) &&
-         p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce && ceil_div(n, split) > 512) {
-    split *= 2;
-  }
-  Plan plan{.variant = "gpu_choose", .threads = gpu_rows::kBlockThreads, .split = split};
-  plan.resident = true;
-  plan.chunk = static_cast<int>(ceil_div(n, split));
-  plan.blocks = p.rows * split;
-  plan.shared_bytes = kSharedBytes;
-  plan.general = gpu_rows::is_general(p);
-  plan.packs = plan.general ? 2 : 4;
-  plan.looped = true;
-  return plan;
+inline std::string refuse_cluster(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
+  if (gpu_rows::most_cluster(m) < 2) return "it needs clusters (sm_90)";
+  return {};
 }
 
-// Gates: a warp a row.
-inline constexpr std::int64_t kMostExperts = 1024;
+inline std::string refuse_grid(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
+  if (p.rows > m.gpu.processors) return "its rows are more than the processors";
+  return {};
+}
+
+// A block a row where rows are many, a cluster where they are few, the whole GPU where even clusters would leave
+// most of it idle and a row is long.
+inline Plan best(const Problem& p, const Machine& m) {
+  const int split = cluster_split(p, m);
+  const bool idles = p.rows * split * 2 <= m.gpu.processors;
+  if (idles && packs(p) / split >= 8 * kMostThreads && refuse_grid(p, m).empty()) return grid(p, m);
+  return split > 1 ? cluster(p, m) : block(p, m);
+}
+
 inline constexpr int kGateThreads = 256;
+inline constexpr std::int64_t kMostExperts = 1024;
+inline constexpr std::int64_t kMostGateK = 32;
 
 inline std::string refuse_gate(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostExperts || p.k > kWarp)
-    return "it takes up to 1024 experts and chooses up to 32";
+  if (p.cols > kMostExperts || p.k > kMostGateK) {
+    return "it takes up to " + std::to_string(kMostExperts) + " experts and chooses up to " +
+           std::to_string(kMostGateK);
+  }
   return {};
 }
 
-inline Plan gate_plan(const Problem& p, const Machine&) {
-  Plan plan{.variant = "gpu_gate", .threads = kGateThreads, .resident = true};
-  plan.blocks = ceil_div(std::max<std::int64_t>(p.rows, 1), kGateThreads / kWarp);
+// A warp a row.
+inline Plan gate(const Problem& p, const Machine&) {
+  Plan plan{.variant = "gpu_warp", .threads = kGateThreads, .resident = true};
+  plan.blocks = ceil_div(p.rows * kWarp, kGateThreads);
   plan.row_threads = kWarp;
   return plan;
 }

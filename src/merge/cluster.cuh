@@ -36,6 +36,7 @@ class ClusterFold {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;");
   }
 
+  __device__ int size() const { return size_; }
   __device__ int rank() const { return static_cast<int>(__clusterRelativeBlockRank()); }
   __device__ std::int64_t index() const {
     unsigned index;
@@ -63,6 +64,7 @@ class ClusterFold {
 #else
 
   __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch) {}
+  __device__ static int size() { return 1; }
   __device__ static int rank() { return 0; }
   __device__ static std::int64_t index() { return blockIdx.x; }
 

@@ -1,12 +1,10 @@
 // The order of keys in a block's shared memory: a bitonic network, largest first.
 #pragma once
 
-#include <cstdint>
-
 namespace onepass {
 
 // `size` is a power of two, at least 2; by a whole block. Keys are distinct, or equal ones alike.
-__device__ inline void sort_descending(std::uint64_t* keys, int size) {
+__device__ inline void sort_descending(unsigned long long* keys, int size) {
   for (int width = 2; width <= size; width *= 2) {
     for (int apart = width / 2; apart > 0; apart /= 2) {
       __syncthreads();
@@ -14,8 +12,8 @@ __device__ inline void sort_descending(std::uint64_t* keys, int size) {
            pair += static_cast<int>(blockDim.x)) {
         const int low = 2 * pair - (pair & (apart - 1));
         const int high = low + apart;
-        const std::uint64_t a = keys[low];
-        const std::uint64_t b = keys[high];
+        const unsigned long long a = keys[low];
+        const unsigned long long b = keys[high];
         const bool falls = (low & width) == 0;  // this run is to fall
         if ((a < b) == falls) {
           keys[low] = b;

@@ -55,17 +55,6 @@ Status check_gpu_memory(const RowArgs& args) {
   return {};
 }
 
-Status find_workspace(const Context& context, std::size_t bytes, std::byte*& out) {
-  if (context.workspace() == nullptr) return gpu::workspace(context.stream(), bytes, out);
-  if (context.workspace_bytes() < bytes) {
-    return {Code::invalid_argument, "context: a workspace of " +
-                                        std::to_string(context.workspace_bytes()) +
-                                        " bytes, the plan needs " + std::to_string(bytes)};
-  }
-  out = static_cast<std::byte*>(context.workspace());
-  return {};
-}
-
 template <class Options>
 Status run(const Context& context, RowArgs& args, const Options& options) {
   const bool on_gpu = context.device() == Device::cuda;
@@ -90,7 +79,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   if (on_gpu) {
     args.stream = context.stream();
     if (Status status = check_gpu_memory(args); !status.ok()) return status;
-    if (Status status = find_workspace(context, plan.scratch_bytes, args.workspace); !status.ok()) {
+    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
     }
     if (problem.reduced) {

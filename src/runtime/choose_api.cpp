@@ -21,22 +21,36 @@ std::int64_t candidates(const RowArgs& args, const Select& select) {
   return std::min(args.space.cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
 }
 
+// What the caller calls the op's output.
+std::string_view output_name(Op op) {
+  return op == Op::sample ? "token" : op == Op::gate ? "weights" : "values";
+}
+
 // What a kernel could only answer with a fault that no later call survives.
 Status check_gpu_memory(const RowArgs& args, const Select& select) {
   const Logits& z = args.logits;
   const std::pair<std::string_view, const Operand*> operands[] = {
-      {"x", &z.x},
+      {args.op == Op::gate ? "scores" : "x", &z.x},
       {"scale", &z.scale_rows},
       {"temperature", &z.temperature_rows},
       {"mask.additive", &z.additive},
       {"mask.boolean", &z.boolean},
       {"mask.lengths", &z.lengths},
-      {"values", &args.out},
-      {"indices", &select.indices},
+      {output_name(args.op), &args.out},
+      {args.op == Op::gate ? "experts" : "indices", &select.indices},
       {"lse", &args.lse},
       {"target", &args.target},
       {"target_logprob", &select.target_logprob},
-      {"target_rank", &select.target_rank}};
+      {"target_rank", &select.target_rank},
+      {"temperature", &select.temperature.rows},
+      {"top_k", &select.top_k.rows},
+      {"top_p", &select.top_p.rows},
+      {"min_p", &select.min_p.rows},
+      {"seed", &select.seed.rows},
+      {"offset", &select.offset.rows},
+      {"logprob", &select.logprob},
+      {"valid", &select.valid},
+      {"bias", &select.bias}};
   for (const auto& [name, operand] : operands) {
     if (!*operand) continue;
     if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
@@ -70,6 +84,9 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   if (on_gpu) {
     args.stream = context.stream();
     if (Status status = check_gpu_memory(args, select); !status.ok()) return status;
+    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
+      return status;
+    }
   }
   args.select = &select;
   return find_variant(args.op, plan.variant)->run(args, plan);

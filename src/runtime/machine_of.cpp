@@ -17,4 +17,15 @@ Status machine_of(const Context& context, Machine& machine) {
   return {};
 }
 
+Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out) {
+  if (context.workspace() == nullptr) return gpu::workspace(context.stream(), bytes, out);
+  if (context.workspace_bytes() < bytes) {
+    return {Code::invalid_argument, "context: a workspace of " +
+                                        std::to_string(context.workspace_bytes()) +
+                                        " bytes, the plan needs " + std::to_string(bytes)};
+  }
+  out = static_cast<std::byte*>(context.workspace());
+  return {};
+}
+
 }  // namespace onepass

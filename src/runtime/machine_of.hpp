@@ -1,6 +1,8 @@
 // Where a context's calls run.
 #pragma once
 
+#include <cstddef>
+
 #include "dispatch/machine.hpp"
 #include "onepass/context.hpp"
 #include "onepass/status.hpp"
@@ -8,5 +10,8 @@
 namespace onepass {
 
 Status machine_of(const Context& context, Machine& machine);
+
+// At least `bytes` of a GPU's memory: the caller's own, or what the stream keeps.
+Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
 
 }  // namespace onepass

@@ -64,6 +64,10 @@ struct Logits {
     return scale == 1 && temperature == 1 && softcap == 0 && !scale_rows && !temperature_rows &&
            !additive && !boolean;
   }
+  ONEPASS_HD bool only_scaled() const {  // z = x times a positive number
+    return scale > 0 && scale <= std::numeric_limits<double>::max() && softcap == 0 &&
+           !scale_rows && !additive && !boolean;
+  }
   ONEPASS_HD bool whole_rows() const {  // every column is live
     return !lengths && !causal && window_left < 0 && window_right < 0;
   }

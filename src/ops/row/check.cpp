@@ -174,6 +174,7 @@ Problem describe(const RowArgs& args) {
     p.aligned_rows = p.aligned_rows && (args.space.extent[i] == 1 || step % 16 == 0);
   }
   p.plain = z.plain() && args.label_smoothing == 0;
+  p.only_scaled = z.only_scaled();
   p.whole_rows = z.whole_rows();
   p.wants_lse = static_cast<bool>(args.lse);
   p.in_place = args.in_place;

@@ -36,12 +36,11 @@ struct MaskRow {
 template <class T>
 class Transform {
  public:
-  __device__ Transform(const RowArgs& args, std::int64_t row)
+  __device__ Transform(const RowArgs& args, std::int64_t row, double temperature)
       : additive_(args.space, args.logits.additive, row),
         boolean_(args.space, args.logits.boolean, row) {
     const Logits& l = args.logits;
     const double scale = row_scale(args.space, l, row);
-    const double temperature = row_temperature(args.space, l, row);
     capped_ = l.softcap != 0;
     inner_ = static_cast<T>(capped_ ? scale / l.softcap : scale / temperature);
     outer_ = static_cast<T>(l.softcap / temperature);
@@ -160,11 +159,13 @@ class AnyLogits {
   using Edge = T;
 
   __device__ AnyLogits(const RowArgs& args, std::int64_t row)
+      : AnyLogits(args, row, row_temperature(args.space, args.logits, row)) {}
+  __device__ AnyLogits(const RowArgs& args, std::int64_t row, double temperature)
       : x_(row_data(args.space, args.logits.x, row), args.logits.x.col_stride,
            reach_of(args.space, args.logits.x), args.space.cols,
            live_columns(args.space, args.logits, row)),
         cols_(args.space.cols),
-        transform_(args, row) {}
+        transform_(args, row, temperature) {}
 
   __device__ int packs() const { return x_.packs(); }
   __device__ std::int64_t column(int i) const { return x_.column(i); }

@@ -1,40 +1,69 @@
 // topk/10_choose: the K largest of a row and its State in one read.
 //
-// Idea    a block a row, or a cluster of blocks: the fold of softmax, and a threshold that keeps most packs
-//         out of the candidates with one compare.
-// Versus  cpu_row: keys in shared memory, sorted by a network.
+// Idea    the fold of softmax, and a limit that keeps most tiles out of the candidates with one compare. What a
+//         block selects goes to the first of its cluster, or by a ticket to the last of its row.
+// Versus  cpu_row: keys in shared memory; the K-th largest of what the threads have seen is the limit.
 // Bytes   x once.
 // Limits  K up to 2048; f32, f16, bf16; every option of the row ops.
-// Proof   `onepass verify`; numbers: results/.
+// Proof   `onepass verify`; numbers: results/h200/topk.json.
 
-#include "ops/row/launch.cuh"
-#include "ops/topk/choose.cuh"
+#include "ops/topk/answer.cuh"
+#include "ops/topk/launch.cuh"
 #include "ops/topk/variants.hpp"
 
 namespace onepass::ops::topk {
+namespace {
 
-struct ChooseRows {
-  static constexpr bool kWidens = false;
-  static constexpr bool kFolds = false;
-  template <class In, class Out>
-  using Row = ChooseRow<In, Out>;
-};
+template <class Row>
+__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void choose_rows(
+    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
+    const __grid_constant__ TopkOutputs out, const __grid_constant__ Meeting meeting) {
+  extern __shared__ __align__(16) std::byte memory[];
+  __shared__ Team::Shared shared;
+  __shared__ BlockFold<Add<float>>::Scratch sums;
+  const Team team(shared, meeting);
+  const std::int64_t at = common.first_row + team.row();
+  const double temperature = common.temperature.of(common.space, at);
+  const Row row(args, at, common.scale, temperature);
+  Target target;
+  if (out.target) {
+    const auto token =
+        read<std::int64_t>(row_data(common.space, out.target, at), out.target.dtype, 0);
+    if (token >= 0 && token < common.space.cols) {
+      target = {static_cast<int>(token), row.at(token)};
+    }
+  }
+  BestKeys best(shared.best, reinterpret_cast<Key*>(memory), static_cast<int>(out.k));
+  Part<Row> part(row, common.size, team.rank());
+  const Tally mine = part.gather(best, target, static_cast<bool>(out.target_rank));
+  Chosen chosen = team.choose(best, mine);
+  if (!chosen.mine) return;
+  if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
+    chosen.total.state.d = std::numeric_limits<float>::quiet_NaN();
+  }
+  const Answer<Row> answer(common, out, at, row, chosen.total.state);
+  answer.write_target(target, chosen.total.before);
+  answer.write_keys(chosen.keys, chosen.count, sums);
+}
+
+}  // namespace
 
 Status gpu_choose(const RowArgs& args, const Plan& plan) {
   const Select& select = *args.select;
-  const Outputs out{.space = args.space,
-                    .first_row = args.first_row,
-                    .k = static_cast<int>(select.k),
-                    .values = select.values,
-                    .sorted = select.sorted,
-                    .out = args.out,
-                    .indices = select.indices,
-                    .lse = args.lse,
-                    .target = args.target,
-                    .target_logprob = select.target_logprob,
-                    .target_rank = select.target_rank};
-  return with_row<ChooseRows>(args, plan, [&]<class Row>(Type<Row>) {
-    return launch_clusters(choose_rows<Row>, args, plan, out, plan.chunk);
+  const TopkOutputs out{.k = select.k,
+                        .values = select.values,
+                        .sorted = select.sorted,
+                        .out = args.out,
+                        .indices = select.indices,
+                        .lse = args.lse,
+                        .target = args.target,
+                        .target_logprob = select.target_logprob,
+                        .target_rank = select.target_rank};
+  const Common common = common_of(
+      args, plan,
+      {.value = args.logits.temperature, .rows = args.logits.temperature_rows});
+  return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
+    return launch_choose(choose_rows<Row>, args, plan, common, out);
   });
 }
 

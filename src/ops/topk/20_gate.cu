@@ -1,15 +1,18 @@
 // topk/20_gate: the experts of a token, a warp a row.
 //
-// Idea    a row of scores is a few values a lane. The K largest come one after the other, each by a fold over
-//         the warp of (key, expert) that prefers the lower expert; lane i keeps the i-th.
-// Versus  10_choose: no shared memory, no sort.
+// Idea    a lane has a run of neighbouring experts. The K largest come one after the other: a reduction of the
+//         warp finds the largest of the lanes' own, the first lane that has it is the one with the lower expert,
+//         and it alone looks for its next.
+// Versus  10_choose: no shared memory, no barrier, no sort.
 // Bytes   scores once.
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
-// Proof   `onepass verify`; numbers: results/.
+// Proof   `onepass verify`; numbers: results/h200/topk.json.
 
+#include "dispatch/gpu_choose.hpp"
 #include "merge/warp.cuh"
 #include "ops/row/launch.cuh"
 #include "ops/row/logits.cuh"
+#include "ops/topk/key.cuh"
 #include "ops/topk/select.hpp"
 #include "ops/topk/variants.hpp"
 
@@ -24,100 +27,124 @@ struct GateArgs {
   float scale;
 };
 
-constexpr int kGateThreads = 256;
+constexpr unsigned kAll = 0xFFFFFFFFU;
 
-// An expert by its key; of equal keys the lower expert.
-struct Choice {
-  float key;
-  int expert;
-};
-
-__device__ inline bool before(const Choice& a, const Choice& b) {
-  return a.key > b.key || (a.key == b.key && a.expert < b.expert);
-}
-
-__device__ inline Choice best_of_warp(Choice mine) {
-#pragma unroll
-  for (int apart = kWarp / 2; apart > 0; apart /= 2) {
-    const Choice other{__shfl_xor_sync(0xFFFFFFFFU, mine.key, apart),
-                       __shfl_xor_sync(0xFFFFFFFFU, mine.expert, apart)};
-    if (before(other, mine)) mine = other;
-  }
-  return mine;
-}
-
-// N scores a lane: lane, lane + 32, …
+// N neighbours of a row, the last of them past its end, as what the whole row's score is made of.
 template <class In, int N>
-__global__ __launch_bounds__(kGateThreads) void gate_rows(const __grid_constant__ GateArgs args) {
+__device__ inline void load_run(const In* x, std::int64_t stride, int first, int count,
+                                float (&z)[N]) {
+  constexpr int kLanes = Pack<In>::kLanes;
+  if (stride == 1 && count == N && N % kLanes == 0 &&
+      reinterpret_cast<std::uintptr_t>(x + first) % 16 == 0) {
+#pragma unroll
+    for (int p = 0; p < N / kLanes; ++p) {
+      const Pack<In> pack = reinterpret_cast<const Pack<In>*>(x + first)[p];
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) z[p * kLanes + k] = widen(element<In>(pack.word, k));
+    }
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    z[j] = j < count ? widen(x[(first + j) * stride]) : minus_infinity<float>();
+  }
+}
+
+// N experts a lane. With a bias what is chosen by is not the score itself.
+template <class In, int N, bool Biased>
+__global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate_rows(
+    const __grid_constant__ GateArgs args) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t row =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (row >= args.space.rows) return;
   const auto experts = static_cast<int>(args.space.cols);
-  const auto* x = static_cast<const In*>(row_data(args.space, args.x, row));
+  const int first = lane * N;
+  const int count = max(0, min(N, experts - first));
   float z[N];
+  load_run(static_cast<const In*>(row_data(args.space, args.x, row)), args.x.col_stride, first,
+           count, z);
   float m = minus_infinity<float>();
   bool broken = false;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const int e = lane + j * kWarp;
-    z[j] = e < experts ? widen(x[e * args.x.col_stride]) : minus_infinity<float>();
     broken = broken || z[j] != z[j];
     m = fmaxf(m, z[j]);
   }
-  const State<float> whole = [&] {
-    State<float> mine{m, 0};
-    const float s = shift(m);
+  State<float> whole = identity<float>();
+  if (args.soft) {
+    // −0 is no maximum of its own here: the largest comes by its word.
+    whole.m = value_of_word(__reduce_max_sync(kAll, ordered(m)));
+    const float s = shift(whole.m);
 #pragma unroll
-    for (int j = 0; j < N; ++j) mine.d += exponential(z[j] - s);
-    return warp_fold(mine, Merge<float>());
-  }();
-  broken = broken || (args.soft && whole.d != whole.d);
+    for (int j = 0; j < N; ++j) whole.d += exponential(z[j] - s);
+    whole.d = warp_fold(whole.d, Add<float>());
+    broken = broken || whole.d != whole.d;
+  }
   const auto score = [&](float value) {
-    if (args.soft) return weight(whole, value);
-    return 1.0F / (1.0F + exponential(-value));
+    return args.soft ? weight(whole, value) : 1.0F / (1.0F + exponential(-value));
   };
-  // From here on z is what is chosen by.
-  float of[N];
+  // What is chosen by, as words; 0 is past all of them.
+  unsigned word[N];
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const int e = lane + j * kWarp;
-    of[j] = score(z[j]);
-    if (!args.bias || e >= experts) continue;
-    z[j] = of[j] + element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
-    broken = broken || z[j] != z[j];
+    float by = z[j];
+    if (Biased && j < count) {
+      by = score(z[j]) + element_at<float>(args.bias.data, args.bias.dtype,
+                                           (first + j) * args.bias.col_stride);
+      broken = broken || by != by;
+    }
+    word[j] = j < count ? ordered(by) : 0;
   }
-  broken = __any_sync(0xFFFFFFFFU, broken);
-  unsigned taken = 0;  // bit j: z[j]
-  Choice kept{0, -1};  // of lane i: the i-th expert, and its weight
-  for (int i = 0; i < args.k; ++i) {
-    Choice mine{minus_infinity<float>(), 1 << 30};
-    float weight_of_mine = 0;
-    int which = -1;
+  broken = __any_sync(kAll, broken);
+  unsigned mine = 0;  // the largest of the lane's that is left, and which
+  int which = 0;
+  const auto look = [&] {
+    mine = 0;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const int e = lane + j * kWarp;
-      if (e >= experts || (taken >> j & 1) != 0) continue;
-      if (which < 0 || z[j] > mine.key) {
-        mine = {z[j], e};
-        weight_of_mine = of[j];
+      if (word[j] > mine) {
+        mine = word[j];
         which = j;
       }
     }
-    const Choice best = best_of_warp(mine);
-    const bool is_mine = which >= 0 && best.expert == mine.expert;
-    if (is_mine) taken |= 1U << which;
-    const float w = __shfl_sync(0xFFFFFFFFU, weight_of_mine, best.expert % kWarp);
-    if (lane == i) kept = {w, best.expert};
+  };
+  look();
+  float kept = 0;  // of lane i: the i-th expert's score, and the expert
+  int expert = -1;
+  for (int i = 0; i < args.k; ++i) {
+    const unsigned largest = __reduce_max_sync(kAll, mine);
+    const int winner = __ffs(static_cast<int>(__ballot_sync(kAll, mine == largest))) - 1;
+    const int e = __shfl_sync(kAll, first + which, winner);
+    float by = value_of_word(largest);
+    if (Biased) {
+      float own = 0;
+#pragma unroll
+      for (int j = 0; j < N; ++j) own = j == which ? z[j] : own;
+      by = __shfl_sync(kAll, own, winner);
+    }
+    if (lane == i) {
+      kept = by;
+      expert = e;
+    }
+    if (lane == winner) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) word[j] = j == which ? 0 : word[j];
+      look();
+    }
   }
-  const float sum = warp_fold(lane < args.k ? kept.key : 0.0F, Add<float>());
-  const float factor = args.scale / (args.renormalize && sum != 0 ? sum : 1.0F);
-  if (lane >= args.k) return;
-  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const bool writes = lane < args.k;
+  kept = writes ? score(kept) : 0;
+  float factor = args.scale;
+  if (args.renormalize) {
+    const float sum = warp_fold(kept, Add<float>());
+    if (sum != 0) factor /= sum;
+  }
+  if (!writes) return;
   write(row_data(args.space, args.weights, row), args.weights.dtype, lane * args.weights.col_stride,
-        broken ? nan : kept.key * factor);
+        broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor);
   write(row_data(args.space, args.experts, row), args.experts.dtype, lane * args.experts.col_stride,
-        static_cast<long long>(broken ? -1 : kept.expert));
+        static_cast<long long>(broken ? -1 : expert));
 }
 
 template <class In>
@@ -126,14 +153,18 @@ Status run_gate(const GateArgs& args, const Plan& plan, void* stream) {
   config.gridDim = static_cast<unsigned>(plan.blocks);
   config.blockDim = static_cast<unsigned>(plan.threads);
   config.stream = static_cast<cudaStream_t>(stream);
-  if (args.space.cols <= 8 * kWarp) {
-    cudaLaunchKernelEx(&config, gate_rows<In, 8>, args);
-  } else if (args.space.cols <= 16 * kWarp) {
-    cudaLaunchKernelEx(&config, gate_rows<In, 16>, args);
-  } else {
-    cudaLaunchKernelEx(&config, gate_rows<In, 32>, args);
-  }
-  return launch_status(plan.variant);
+  const auto launch = [&]<int N>() {
+    if (args.bias) {
+      cudaLaunchKernelEx(&config, gate_rows<In, N, true>, args);
+    } else {
+      cudaLaunchKernelEx(&config, gate_rows<In, N, false>, args);
+    }
+    return launch_status(plan.variant);
+  };
+  if (args.space.cols <= 2 * kWarp) return launch.template operator()<2>();
+  if (args.space.cols <= 8 * kWarp) return launch.template operator()<8>();
+  if (args.space.cols <= 18 * kWarp) return launch.template operator()<18>();
+  return launch.template operator()<32>();
 }
 
 }  // namespace

@@ -1,146 +1,233 @@
-// The K largest of a row in a block's shared memory, as keys that order by value and then by index.
+// The K largest of a row in a block's shared memory.
 //
-// A threshold keeps most elements out: at least K keys that are as large have been offered. What passes is
-// appended; where there is no room left, the keys are sorted, K of them stay, and the threshold rises.
+// An element is offered where its key is above the limit: at least K keys that are not below it are known to
+// be there. Two things raise the limit. Of the largest element that each thread has seen, the K-th is such a
+// bound, and it costs a few of the block's counting barriers. Where the keys have no room left, all but the K
+// largest go.
 #pragma once
 
-#include "core/state.hpp"
 #include "dispatch/gpu_choose.hpp"
+#include "merge/block.cuh"
 #include "merge/sort.cuh"
+#include "ops/topk/key.cuh"
 
 namespace onepass {
 
-using Key = std::uint64_t;
-
-// Larger floats are larger words, −0 and +0 alike; a NaN does not come here.
-__device__ inline unsigned ordered(float z) {
-  const unsigned bits = __float_as_uint(z + 0.0F);
-  return bits ^ (static_cast<int>(bits) < 0 ? 0xFFFFFFFFU : 0x80000000U);
-}
-__device__ inline float value_of(Key key) {
-  const auto word = static_cast<unsigned>(key >> 32);
-  return __uint_as_float(word ^ (static_cast<int>(word) < 0 ? 0x80000000U : 0xFFFFFFFFU));
-}
-
-// The lower index first: of two keys with one value it is the larger.
-__device__ inline Key key_of(float z, unsigned index) {
-  return static_cast<Key>(ordered(z)) << 32 | ~index;
-}
-__device__ inline unsigned index_of(Key key) { return ~static_cast<unsigned>(key); }
-
-using gpu_choose::kMostKeys;  // of a block
-
 class BestKeys {
  public:
+  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
+  static constexpr int kRanked = 512;                  // so few are ordered by counting
+
   struct Shared {
-    Key keys[kMostKeys];
-    int count;
-    float threshold;
-    float of_warp[32];
+    int count;     // keys that were offered
+    int taken;     // and of them selected
+    int sums[3];   // of a count over the block: this one, the next, the one before
+    unsigned low[32], high[32];
+    BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as all that follow.
-  static_assert(sizeof(Shared) <= gpu_choose::kSharedBytes);
-
-  __device__ BestKeys(Shared& shared, int k) : shared_(shared), k_(k) {
-    if (threadIdx.x == 0) {
-      shared_.count = 0;
-      shared_.threshold = minus_infinity<float>();
-    }
+  // By a whole block, as everything that follows. There are kEach keys a thread at `keys`, and as many at
+  // `list`.
+  __device__ BestKeys(Shared& shared, Key* memory, int k)
+      : shared_(shared), keys_(memory), list_(memory + room()), k_(k), limit_(lowest_limit()) {
+    if (thread() == 0) shared_.count = 0;
     __syncthreads();
   }
 
-  // Elements at or below it are not among the K largest. −inf never is offered.
-  __device__ float threshold() const { return shared_.threshold; }
-
-  // Raises the threshold by what the threads' own maxima say. Every warp finds its q-th largest, q so that all
-  // warps together have K that are not smaller: the least of them all is a bound, and elements equal to it
-  // still count, so it is lowered by one step.
-  __device__ void bound(float largest) {
-    const auto lane = static_cast<int>(threadIdx.x % 32);
-    const auto warps = static_cast<int>(blockDim.x / 32);
-    const int q = (k_ + warps - 1) / warps;
-    if (q > 32) return;  // fewer threads than K
-    const float sorted = sorted_in_warp(largest);
-    if (lane == q - 1) shared_.of_warp[threadIdx.x / 32] = sorted;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      float least = shared_.of_warp[0];
-      for (int w = 1; w < warps; ++w) least = fminf(least, shared_.of_warp[w]);
-      shared_.threshold = fmaxf(shared_.threshold, just_below(least));
-    }
-    __syncthreads();
-  }
-
-  // Room for a thread's `count` keys, for all threads of a warp at once: where they go, or null for the whole
-  // warp where there is none.
-  __device__ bool reserve(int count, Key*& to) {
-    if (!__any_sync(0xFFFFFFFFU, count > 0)) return true;
-    const auto lane = static_cast<int>(threadIdx.x % 32);
-    int before = count;  // of the lanes up to this one
-#pragma unroll
-    for (int apart = 1; apart < 32; apart *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFU, before, apart);
-      if (lane >= apart) before += other;
-    }
-    int first = 0;
-    if (lane == 31) {
-      first = atomicAdd(&shared_.count, before);
-      if (first + before > kMostKeys) {
-        atomicSub(&shared_.count, before);
-        first = -1;
-      }
-    }
-    first = __shfl_sync(0xFFFFFFFFU, first, 31);
-    to = shared_.keys + first + before - count;
-    return first >= 0;
-  }
-
-  // Sorts, and keeps K. Afterwards keys()[0 … count()) fall.
-  __device__ void cut() {
-    __syncthreads();
-    const int count = min(shared_.count, kMostKeys);
-    int size = 2;
-    while (size < count) size *= 2;
-    for (int i = count + static_cast<int>(threadIdx.x); i < size;
-         i += static_cast<int>(blockDim.x)) {
-      shared_.keys[i] = 0;
-    }
-    sort_descending(shared_.keys, size);
-    if (threadIdx.x == 0) {
-      shared_.count = min(count, k_);
-      if (count >= k_) shared_.threshold = fmaxf(shared_.threshold, value_of(shared_.keys[k_ - 1]));
-    }
-    __syncthreads();
-  }
-
+  __device__ static int room() { return kEach * threads(); }
+  __device__ int k() const { return k_; }
   __device__ int count() const { return shared_.count; }
-  __device__ const Key* keys() const { return shared_.keys; }
+  __device__ Key limit() const { return limit_; }
+  __device__ void raise(Key limit) { limit_ = limit > limit_ ? limit : limit_; }
+
+  // Raises the limit by the K-th largest of what the threads bring, or by a little less.
+  __device__ void bound(float largest) { raise(bound_of(shared_, k_, largest)); }
+
+  // A thread's place for `count` keys; null where there is no room.
+  __device__ Key* place_if_room(int count) {
+    const int at = atomicAdd(&shared_.count, count);
+    if (at + count <= room()) return keys_ + at;
+    atomicSub(&shared_.count, count);
+    return nullptr;
+  }
+
+  // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
+  __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, k_, most)); }
+
+  // The keys above the limit, at most `most` of them, which is not less than K, to any memory; how many.
+  __device__ int select(Key* to, int most) {
+    if (thread() == 0) shared_.taken = 0;
+    __syncthreads();
+    int n = min(shared_.count, room());
+    if (n > most) {
+      int above = 0;
+      for (int i = thread(); i < n; i += threads()) above += keys_[i] >= limit_ ? 1 : 0;
+      if (lane_sum_of_block(above) > most) cut(most);
+      n = shared_.count;
+    }
+    for (int i = thread(); i < n; i += threads()) {
+      const Key key = keys_[i];
+      if (key >= limit_) to[atomicAdd(&shared_.taken, 1)] = key;
+    }
+    __syncthreads();
+    return shared_.taken;
+  }
+
+  // What other blocks selected, `counts[r]` keys at from + r · apart, is now what was offered.
+  __device__ void absorb(const Key* from, const int* counts, int parts, int apart) {
+    __syncthreads();
+    int n = 0;
+    for (int r = 0; r < parts; ++r) {
+      const int more = counts[r];
+      if (n + more > room()) {
+        if (thread() == 0) shared_.count = n;
+        cut(k_);
+        n = shared_.count;
+      }
+      for (int i = thread(); i < more; i += threads()) keys_[n + i] = from[r * apart + i];
+      n += more;
+    }
+    __syncthreads();
+    if (thread() == 0) shared_.count = n;
+    __syncthreads();
+    bound_by_keys();
+  }
+
+  // Raises the limit by what was offered.
+  __device__ void bound_by_keys() {
+    if (count() <= k_ + k_ / 4 + 32) return;
+    Key largest = 0;
+    for (int i = thread(); i < count(); i += threads()) largest = max(largest, keys_[i]);
+    bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
+  }
+
+  // The selected keys where they can be ordered.
+  __device__ Key* list() const { return list_; }
+
+  // Orders `n` keys of the list, largest first: by counting how many are larger, or where they are many by a
+  // network. Where they are then.
+  __device__ Key* order(int n) {
+    __syncthreads();
+    if (n > kRanked) {
+      int size = 2;
+      while (size < n) size *= 2;
+      for (int i = n + thread(); i < size; i += threads()) list_[i] = 0;
+      sort_descending(list_, size);
+      return list_;
+    }
+    int each = 1;  // threads that count for a key
+    while (each < 32 && 2 * each * n <= threads()) each *= 2;
+    for (int first = 0; first < n; first += threads() / each) {
+      const int i = first + thread() / each;
+      const Key key = i < n ? list_[i] : 0;
+      int larger = 0;
+      for (int j = thread() % each; j < n; j += each) larger += list_[j] > key ? 1 : 0;
+      for (int apart = each / 2; apart > 0; apart /= 2) {
+        larger += __shfl_xor_sync(kAll, larger, apart);
+      }
+      if (i < n && thread() % each == 0) keys_[larger] = key;
+    }
+    __syncthreads();
+    return keys_;
+  }
 
  private:
-  // A warp's values, falling with the lane.
-  __device__ static float sorted_in_warp(float value) {
-    const auto lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-    for (int width = 2; width <= 32; width *= 2) {
-#pragma unroll
-      for (int apart = width / 2; apart > 0; apart /= 2) {
-        const float other = __shfl_xor_sync(0xFFFFFFFFU, value, apart);
-        const bool falls = (lane & width) == 0 || width == 32;
-        const bool low = (lane & apart) == 0;
-        value = low == falls ? fmaxf(value, other) : fminf(value, other);
+  static constexpr unsigned kAll = 0xFFFFFFFFU;
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+  __device__ static int lane() { return thread() % 32; }
+
+  // A bisection that ends when not many more than K of the threads' values are left.
+  __device__ static Key bound_of(Shared& shared, int k, float largest) {
+    const unsigned none = ordered(minus_infinity<float>());
+    const unsigned word = ordered(largest);
+    const unsigned low_of_warp = __reduce_min_sync(kAll, word == none ? 0xFFFFFFFFU : word);
+    const unsigned high_of_warp = __reduce_max_sync(kAll, word);
+    if (lane() == 0) {
+      shared.low[thread() / 32] = low_of_warp;
+      shared.high[thread() / 32] = high_of_warp;
+    }
+    int n = __syncthreads_count(word != none);
+    const bool has = lane() < threads() / 32;
+    unsigned low = __reduce_min_sync(kAll, has ? shared.low[lane()] : 0xFFFFFFFFU);
+    unsigned high = __reduce_max_sync(kAll, has ? shared.high[lane()] : 0U);
+    if (n < k) return 0;
+    while (n > k + k / 8 + 4 && low < high) {
+      const unsigned middle = low + (high - low + 1) / 2;
+      const int above = __syncthreads_count(word >= middle);
+      if (above >= k) {
+        low = middle;
+        n = above;
+      } else {
+        high = middle - 1;
       }
     }
-    return value;
+    return just_below(low);
   }
 
-  __device__ static float just_below(float z) {
-    if (z == minus_infinity<float>()) return z;
-    return nextafterf(z, minus_infinity<float>());
+  // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
+  __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
+    __syncthreads();
+    int n = min(shared.count, room());
+    if (n <= most) return 0;
+    Key mine[kEach];
+    Key largest = 0;
+    Key smallest = ~Key{0};
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      const int i = thread() + j * threads();
+      mine[j] = i < n ? keys[i] : 0;
+      largest = max(largest, mine[j]);
+      if (i < n) smallest = min(smallest, mine[j]);
+    }
+    const BlockFold<LargestKey> block(shared.keys);
+    Key high = block.all(largest);
+    Key low = ~block.all(~smallest);
+    if (thread() < 3) shared.sums[thread()] = 0;
+    __syncthreads();
+    for (int turn = 0; n > most && low < high; ++turn) {
+      const Key middle = low + (high - low + 1) / 2;
+      int above = 0;
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) above += mine[j] >= middle ? 1 : 0;
+      above = __reduce_add_sync(kAll, above);
+      if (lane() == 0) atomicAdd(&shared.sums[turn % 3], above);
+      __syncthreads();
+      above = shared.sums[turn % 3];
+      if (thread() == 0) shared.sums[(turn + 2) % 3] = 0;  // of the turn before: nobody reads it now
+      if (above >= k) {
+        low = middle;
+        n = above;
+      } else {
+        high = middle - 1;
+      }
+    }
+    if (thread() == 0) shared.count = 0;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      if (mine[j] >= low) keys[atomicAdd(&shared.count, 1)] = mine[j];
+    }
+    __syncthreads();
+    return low;
+  }
+
+  __device__ int lane_sum_of_block(int mine) {
+    if (thread() == 0) shared_.sums[0] = 0;
+    __syncthreads();
+    mine = __reduce_add_sync(kAll, mine);
+    if (lane() == 0) atomicAdd(&shared_.sums[0], mine);
+    __syncthreads();
+    const int sum = shared_.sums[0];
+    __syncthreads();
+    return sum;
   }
 
   Shared& shared_;
+  Key* keys_;
+  Key* list_;
   int k_;
+  Key limit_;
 };
 
 }  // namespace onepass

@@ -1,13 +1,13 @@
-// The K largest of a row and its State in one read: a block a row, or a cluster of blocks.
+// The K largest of a row and its State in one read, by a block, a cluster of blocks, or blocks all over the GPU.
 //
-// Every thread folds packs as a softmax does. A pack whose maximum is not above the threshold costs one compare;
-// the threads' own maxima of the first tile make the threshold. Blocks of a cluster leave their K to the first,
-// which has the whole row's.
+// Every thread folds packs as a softmax does. A tile whose maximum is not above the limit costs a compare and
+// one barrier, which counts the threads that have something to offer; the next tile is on its way meanwhile.
 #pragma once
 
+#include "core/exponential.hpp"
 #include "merge/cluster.cuh"
+#include "merge/grid.cuh"
 #include "merge/operators.hpp"
-#include "merge/warp.cuh"
 #include "ops/row/drive.cuh"
 #include "ops/row/logits.cuh"
 #include "ops/topk/best.cuh"
@@ -15,50 +15,46 @@
 
 namespace onepass::ops::topk {
 
-// What a kernel needs of a Select, beside the row's own arguments.
-struct Outputs {
-  RowSpace space;
-  std::int64_t first_row;
-  int k;
-  TopkValues values;
-  bool sorted;
-  Operand out, indices, lse, target, target_logprob, target_rank;
-};
-
-// A row's state, and how many of its elements come before the target.
-template <class T>
+// What a part of a row comes to: its State, its largest element as it is stored, and how many elements come
+// before the target.
 struct Tally {
-  State<T> state;
-  long long before;
+  State<float> state;
+  float largest;
+  unsigned before;
 };
 
-template <class T>
 struct MergeTallies {
-  using Value = Tally<T>;
-  __device__ static Value identity() { return {onepass::identity<T>(), 0}; }
+  using Value = Tally;
+  __device__ static Value identity() {
+    return {onepass::identity<float>(), minus_infinity<float>(), 0};
+  }
   __device__ Value operator()(const Value& a, const Value& b) const {
-    return {merge(a.state, b.state), a.before + b.before};
+    return {merge(a.state, b.state), fmaxf(a.largest, b.largest), a.before + b.before};
   }
 };
 
-template <class T>
-__device__ inline Tally<T> group_fold(const Tally<T>& mine, MergeTallies<T>, int lanes) {
-  return {onepass::group_fold(mine.state, Merge<T>(), lanes),
-          onepass::group_fold(mine.before, Add<long long>(), lanes)};
+__device__ inline Tally group_fold(const Tally& mine, MergeTallies, int lanes) {
+  return {onepass::group_fold(mine.state, Merge<float>(), lanes),
+          onepass::group_fold(mine.largest, Largest<float>(), lanes),
+          onepass::group_fold(mine.before, Add<unsigned>(), lanes)};
 }
 
+// A row to choose from. A dense one may have a positive factor between what is stored and z: elements are
+// compared as they are stored, and only exponentials see the factor.
 template <class In, class Out>
 class ChooseRow {
  public:
   using Logits = LogitsFor<In, Out>;
   using Args = typename Logits::Args;
-  using T = typename Logits::T;
   using Stored = typename Logits::Stored;
   using Held = typename Logits::Held;
-  using Edge = typename Logits::Edge;
   static constexpr int kLanes = Logits::kLanes;
+  static constexpr bool kAny = std::is_void_v<Out>;
+  static constexpr int kPacks = kAny ? 2 : 4;  // a thread, at a time
 
-  __device__ ChooseRow(const Args& args, std::int64_t row) : logits_(args, row) {}
+  __device__ ChooseRow(const Args& args, std::int64_t row, double scale, double temperature)
+      : logits_(make(args, row, temperature)),
+        factor_(kAny ? 1.0F : static_cast<float>(scale / temperature)) {}
 
   __device__ int packs() const { return logits_.packs(); }
   __device__ Stored fetch(int i) const { return logits_.fetch(i); }
@@ -67,302 +63,365 @@ class ChooseRow {
     return logits_.hold(stored, i, end);
   }
   __device__ int edges() const { return logits_.edges(); }
-  __device__ T edge(int e) const { return Logits::value(logits_.fetch_edge(e)); }
+  __device__ float edge(int e) const { return Logits::value(logits_.fetch_edge(e)); }
   __device__ std::int64_t column(int i) const { return logits_.column(i); }
   __device__ std::int64_t edge_column(int e) const { return logits_.edge_column(e); }
-  __device__ T at(std::int64_t c) const { return logits_.at(c); }
+  __device__ static void values(const Held& held, float (&x)[kLanes]) { Logits::values(held, x); }
+  __device__ float at(std::int64_t c) const { return logits_.at(c); }
+
+  // z of an element as it is stored.
+  __device__ float z(float x) const { return x * factor_; }
 
   template <int P>
-  __device__ static State<T> fold(const Held (&held)[P], int live) {
-    const T m = Logits::largest(held);
-    const T s = shift(m);
-    T d = 0;
+  __device__ Tally fold(const Held (&held)[P], int live) const {
+    const float m = Logits::largest(held);
+    const float s = shift(m);
+    const float rate = factor_ * kLog2E;
+    float d = 0;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (p >= live) break;
-      T z[kLanes];
-      Logits::values(held[p], z);
+      float x[kLanes];
+      values(held[p], x);
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) d += exponential(z[k] - s);
+      for (int k = 0; k < kLanes; ++k) d += power_of_two((x[k] - s) * rate);
     }
-    return {m, d};
+    return {{z(m), d}, m == m ? m : minus_infinity<float>(), 0};
   }
-
-  __device__ static void values(const Held& held, T (&z)[kLanes]) { Logits::values(held, z); }
+  __device__ Tally fold_one(float x) const {
+    return {leaf(z(x)), x == x ? x : minus_infinity<float>(), 0};
+  }
 
  private:
+  __device__ static Logits make(const Args& args, std::int64_t row, double temperature) {
+    if constexpr (kAny) {
+      return Logits(args, row, temperature);
+    } else {
+      return Logits(args, row);
+    }
+  }
+
   Logits logits_;
+  float factor_;
 };
 
-// Offers a thread's elements above the threshold, of the packs of a tile that `waiting` has a bit for. A whole
-// warp offers together; the bits of packs for which there was no room stay.
-template <class Row, int P>
-__device__ inline unsigned offer_packs(const Row& row, const typename Row::Held (&tile)[P],
-                                       unsigned waiting, int first, int step, BestKeys& best) {
-  const float threshold = best.threshold();
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    if ((waiting >> p & 1) == 0) continue;
-    typename Row::T z[Row::kLanes];
-    Row::values(tile[p], z);
-    int count = 0;
-#pragma unroll
-    for (int k = 0; k < Row::kLanes; ++k) count += z[k] > threshold ? 1 : 0;
-    Key* to = nullptr;
-    if (!best.reserve(count, to)) continue;
-    waiting &= ~(1U << p);
-    if (count == 0) continue;
-    const auto column = static_cast<unsigned>(row.column(first + p * step));
-#pragma unroll
-    for (int k = 0; k < Row::kLanes; ++k) {
-      if (z[k] > threshold) *to++ = key_of(static_cast<float>(z[k]), column + k);
-    }
-  }
-  return waiting;
-}
-
-// Elements of a tile that come before the target.
-template <class Row, int P, class Target>
-__device__ inline long long before_target(const Row& row, const typename Row::Held (&tile)[P],
-                                          int first, int step, int end, const Target& target) {
-  int count = 0;
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    if (first + p * step >= end) break;
-    typename Row::T z[Row::kLanes];
-    Row::values(tile[p], z);
-#pragma unroll
-    for (int k = 0; k < Row::kLanes; ++k) {
-      const std::int64_t column = row.column(first + p * step) + k;
-      count += column >= 0 && target.follows(z[k], column) ? 1 : 0;
-    }
-  }
-  return count;
-}
-
-template <class Row>
-inline constexpr int kChoosePacks = kTakesAny<Row> ? 2 : 4;
-
-// The token whose place is asked for: hidden or of no row, it has −inf.
-template <class Row>
+// The token whose place is asked for. Hidden, or none of the row's, it has −inf.
 struct Target {
-  std::int64_t index = -1;
-  typename Row::T z = minus_infinity<typename Row::T>();
-
-  __device__ Target(const Outputs& out, const Row& row, std::int64_t at) {
-    if (!out.target) return;
-    index = read<std::int64_t>(row_data(out.space, out.target, at), out.target.dtype, 0);
-    if (index >= 0 && index < out.space.cols) z = row.at(index);
-  }
+  int index = -1;
+  float x = minus_infinity<float>();
 
   // Whether an element comes before it.
-  __device__ bool follows(typename Row::T other, std::int64_t column) const {
-    return other > z || (other == z && column < index);
+  __device__ bool follows(float other, int column) const {
+    return other > x || (other == x && column < index && column >= 0);
   }
 };
 
-// One row's answer, by the block that has all of its keys.
-template <class T>
-class Answer {
+// One block's packs [begin, end) of a row, a tile of Row::kPacks a thread at a time. Columns are below 2^31.
+template <class Row>
+class Part {
  public:
-  __device__ Answer(const Outputs& out, std::int64_t row, BestKeys::Shared& shared,
-                    const Tally<T>& total)
-      : out_(out), row_(row), shared_(shared), total_(total), lse_(logsumexp(total.state)) {}
+  static constexpr int P = Row::kPacks;
+  static constexpr int kElements = P * Row::kLanes;  // of a thread's tile
+  using Tile = typename Row::Held[P];
 
-  __device__ void write_all(const BlockFold<Add<float>>& block, std::int64_t target,
-                            T target_z) const {
-    const auto thread = static_cast<int>(threadIdx.x);
-    const bool broken = lse_ != lse_;
-    if (thread == 0) {
-      put(out_.lse, 0, lse_);
-      put(out_.target_logprob, 0, broken ? lse_ : log_probability(target_z));
-      put(out_.target_rank, 0, broken || target < 0 ? -1LL : total_.before);
+  // The first part has the row's edges.
+  __device__ Part(const Row& row, int size, int index) : row_(row), has_edges_(index == 0) {
+    begin_ = min(size * index, row.packs());
+    end_ = min(begin_ + size, row.packs());
+  }
+
+  // body(tile, first pack of this thread) for every tile in the order of the columns, from a pack on, the next
+  // being on its way meanwhile, until it answers false. The pack after the last that it saw.
+  template <class Body>
+  __device__ int tiles(int from, Body body) const {
+    typename Row::Stored next[P];
+    int first = from + thread();
+    fetch(first, next);
+    bool more = true;
+    while (more && first - thread() < end_) {
+      Tile tile;
+#pragma unroll
+      for (int p = 0; p < P; ++p) tile[p] = row_.hold(next[p], first + p * step(), end_);
+      fetch(first + P * step(), next);
+      more = body(tile, first);
+      first += P * step();
     }
-    const int count = shared_.count;
-    const float sum = broken ? 0 : sum_of_weights(block, count);
-    if (!out_.sorted && !broken) by_index(count);
-    for (int i = thread; i < out_.k; i += static_cast<int>(blockDim.x)) {
-      if (broken) {
-        put(out_.out, i, lse_);
-        put(out_.indices, i, -1LL);
-      } else if (i < count) {
-        const Key key = out_.sorted ? shared_.keys[i] : turned(shared_.keys[i]);
-        put(out_.indices, i, static_cast<long long>(index_of(key)));
-        put(out_.out, i, value(static_cast<T>(value_of(key)), sum));
-      }
+    return first - thread();
+  }
+
+  // body(element, column, whether there is one) for the edges, by whole blocks.
+  template <class Body>
+  __device__ void edges(Body body) const {
+    if (!has_edges_) return;
+    for (int e = 0; e < row_.edges(); e += step()) {
+      const bool has = e + thread() < row_.edges();
+      body(has ? row_.edge(e + thread()) : minus_infinity<float>(),
+           has ? static_cast<int>(row_.edge_column(e + thread())) : 0, has);
     }
-    if (!broken && count < out_.k && thread == 0) fill_up(count, sum);
+  }
+
+  // body(element, column) for a tile.
+  template <class Body>
+  __device__ void elements(const Tile& tile, int first, Body body) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      float x[Row::kLanes];
+      Row::values(tile[p], x);
+      const auto column = static_cast<int>(row_.column(first + p * step()));
+#pragma unroll
+      for (int k = 0; k < Row::kLanes; ++k) body(x[k], column + k);
+    }
+  }
+
+  __device__ Tally fold(const Tile& tile, int first) const {
+    return row_.fold(tile, live_packs<P>(first - thread() % kWarp, step(), end_));
+  }
+
+  // The keys of the largest elements, and the tally of all.
+  __device__ Tally gather(BestKeys& best, const Target& target, bool ranks) const {
+    Tally mine = MergeTallies::identity();
+    int used = 0;   // keys at most
+    int again = 1;  // the tile with which the limit is raised next
+    int turn = 0;
+    for (int i = begin_; i < end_;) {
+      i = tiles(i, [&](const Tile& tile, int first) {
+        const Tally folded = fold(tile, first);
+        mine = MergeTallies()(mine, folded);
+        if (ranks) mine.before += before(tile, first, target);
+        if (++turn == again) {
+          best.bound(mine.largest);
+          again *= 2;
+        }
+        // One compare and one barrier, as long as there is surely room for all that is offered.
+        const float v = value_of(best.limit());
+        used += __syncthreads_count(folded.largest > v) * kElements;
+        if (used > BestKeys::room()) return false;
+        if (folded.largest > v) offer<false>(best, tile, first);
+        return true;
+      });
+      if (used <= BestKeys::room()) continue;
+      best.raise(offer_slowly(*this, best, i - P * step() + thread(), mine.largest));
+      used = best.count();
+      __syncthreads();
+    }
+    edges([&](float x, int column, bool has) {
+      mine = MergeTallies()(mine, row_.fold_one(x));
+      if (ranks && has && target.follows(x, column)) ++mine.before;
+      const Key key = x > minus_infinity<float>() ? key_of(x, static_cast<unsigned>(column)) : 0;
+      offer_until(best, [&] {
+        if (key <= best.limit()) return true;
+        Key* place = best.place_if_room(1);
+        if (place != nullptr) *place = key;
+        return place != nullptr;
+      });
+    });
+    best.bound(mine.largest);
+    return mine;
   }
 
  private:
-  template <class Value>
-  __device__ void put(const Operand& to, std::int64_t column, Value v) const {
-    if (to) write(row_data(out_.space, to, row_), to.dtype, column * to.col_stride, v);
-  }
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int step() { return static_cast<int>(blockDim.x); }
 
-  __device__ float sum_of_weights(const BlockFold<Add<float>>& block, int count) const {
-    float mine = 0;
-    if (out_.values == TopkValues::renormalized) {
-      for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-        mine += static_cast<float>(weight(total_.state, static_cast<T>(value_of(shared_.keys[i]))));
+  __device__ void fetch(int first, typename Row::Stored (&stored)[P]) const {
+    if (!Row::kAny && has_all<P>(first, step(), end_)) {
+#pragma unroll
+      for (int p = 0; p < P; ++p) stored[p] = row_.fetch(first + p * step());
+    } else {
+#pragma unroll
+      for (int p = 0; p < P; ++p) {
+        stored[p] = first + p * step() < end_ ? row_.fetch(first + p * step()) : Row::nothing();
       }
     }
-    return block.all(mine);
   }
 
-  __device__ T log_probability(T z) const {
-    const State<T>& row = total_.state;
-    if (row.d == T(0) || z == minus_infinity<T>()) return minus_infinity<T>();
-    return (z - row.m) - log(row.d);
+  __device__ unsigned before(const Tile& tile, int first, const Target& target) const {
+    unsigned count = 0;
+    const auto past = static_cast<int>(row_.column(end_));  // what comes after is another part's
+    elements(tile, first, [&](float x, int column) {
+      count += column < past && target.follows(x, column) ? 1 : 0;
+    });
+    return count;
   }
 
-  __device__ T value(T z, float sum) const {
-    switch (out_.values) {
-      case TopkValues::logit: return z;
-      case TopkValues::log_probability: return log_probability(z);
-      case TopkValues::renormalized:
-        return sum == 0 ? T(0) : weight(total_.state, z) / static_cast<T>(sum);
-      default: return weight(total_.state, z);
+  // Until every thread has had room for what it offers.
+  template <class Offer>
+  __device__ static void offer_until(BestKeys& best, Offer offer) {
+    bool waits = !offer();
+    while (__syncthreads_or(waits)) {
+      best.cut(best.k() + best.k() / 4);
+      if (waits) waits = !offer();
     }
   }
 
-  // Keys with the index before the value, so that they order by index; and back.
-  __device__ static Key turned(Key key) { return key << 32 | key >> 32; }
-  __device__ void by_index(int count) const {
-    int size = 2;
-    while (size < count) size *= 2;
-    __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < size; i += static_cast<int>(blockDim.x)) {
-      shared_.keys[i] = i < count ? turned(shared_.keys[i]) : 0;
-    }
-    sort_descending(shared_.keys, size);
+  // Where a tile may not find room. It is read again, and this is called, not inlined, outside the loop over
+  // tiles: that one keeps two of them in registers and has none to give. The limit afterwards.
+  __device__ __noinline__ static Key offer_slowly(Part part, BestKeys best, int first,
+                                                  float largest_yet) {
+    best.bound(largest_yet);
+    typename Row::Stored stored[P];
+    part.fetch(first, stored);
+    Tile tile;
+#pragma unroll
+    for (int p = 0; p < P; ++p) tile[p] = part.row_.hold(stored[p], first + p * step(), part.end_);
+    bool again = false;
+    offer_until(best, [&] {
+      const bool done =
+          again ? part.template offer<true>(best, tile, first) : part.template offer<false>(best, tile, first);
+      again = true;
+      return done;
+    });
+    return best.limit();
   }
 
-  // Where fewer than K are above −inf: the others by index.
-  __device__ void fill_up(int count, float sum) const {
-    unsigned next = 0;
-    for (int i = count; i < out_.k; ++next) {
-      bool taken = false;
-      for (int j = 0; j < count && !taken; ++j) {
-        taken = index_of(out_.sorted ? shared_.keys[j] : turned(shared_.keys[j])) == next;
-      }
-      if (taken) continue;
-      put(out_.indices, i, static_cast<long long>(next));
-      put(out_.out, i, value(minus_infinity<T>(), sum));
-      ++i;
-    }
+  // The elements of a tile that are above the limit; false where they found no room. Those of equal value came
+  // later than all that the limit was made of, unless it was made while this tile waited.
+  template <bool Again>
+  __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
+    const Key limit = best.limit();
+    const float v = value_of(limit);
+    const auto passes = [&](float x, int column) {
+      return x > v || (Again && x == v && key_of(x, static_cast<unsigned>(column)) > limit);
+    };
+    int count = 0;
+    elements(tile, first, [&](float x, int column) { count += passes(x, column) ? 1 : 0; });
+    if (count == 0) return true;
+    Key* to = best.place_if_room(count);
+    if (to == nullptr) return false;
+    elements(tile, first, [&](float x, int column) {
+      if (passes(x, column)) *to++ = key_of(x, static_cast<unsigned>(column));
+    });
+    return true;
   }
 
-  const Outputs& out_;
-  std::int64_t row_;
-  BestKeys::Shared& shared_;
-  Tally<T> total_;
-  T lse_;
+  Row row_;
+  bool has_edges_;
+  int begin_, end_;
 };
 
+// What the launch says of the rows, beside their own arguments.
+struct Common {
+  RowSpace space;
+  std::int64_t first_row;
+  double scale;                 // of dense rows; any others find it in their arguments
+  EachRow<double> temperature;  // of all
+  int size;                     // packs a part
+};
+
+// Where the blocks of a row leave what they selected. In a cluster that is the first block's shared memory; on
+// the grid the workspace: for each row a ticket, and for each part its tally, its count and its keys.
+struct Meeting {
+  std::byte* workspace = nullptr;
+  int parts = 1;  // of the grid: blocks a row
+  int room = 0;   // keys a part
+  std::int64_t rows = 0;
+
+  __device__ unsigned* ticket(std::int64_t row) const {
+    return reinterpret_cast<unsigned*>(workspace) + row;
+  }
+  __device__ Tally* tallies(std::int64_t row) const {
+    return reinterpret_cast<Tally*>(workspace + gpu_choose::ticket_bytes(rows)) + row * parts;
+  }
+  __device__ Key* keys(std::int64_t row) const {
+    return reinterpret_cast<Key*>(tallies(rows)) + row * parts * room;
+  }
+  __device__ int* counts(std::int64_t row) const {
+    return reinterpret_cast<int*>(keys(rows)) + row * parts;
+  }
+};
+static_assert(sizeof(Tally) == gpu_choose::kTallyBytes);
+
+// A row's chosen keys, in the block that has them all.
+struct Chosen {
+  Tally total;
+  Key* keys = nullptr;  // largest first
+  int count = 0;        // K, or as many as there are above −inf
+  bool mine = false;    // whether it is this block
+};
+
+// The blocks of a row, whichever way they meet.
+class Team {
+ public:
+  struct Shared {
+    ClusterFold<MergeTallies>::Scratch cluster;
+    BlockFold<MergeTallies>::Scratch tallies;
+    BestKeys::Shared best;
+    int counts[kMostCluster];
+    bool is_last;
+  };
+
+  __device__ Team(Shared& shared, const Meeting& meeting)
+      : shared_(shared), meeting_(meeting), cluster_(shared.cluster) {}
+
+  __device__ bool on_grid() const { return meeting_.parts > 1; }
+  __device__ int rank() const {
+    return on_grid() ? static_cast<int>(blockIdx.x) % meeting_.parts : cluster_.rank();
+  }
+  __device__ std::int64_t row() const {
+    return on_grid() ? static_cast<int>(blockIdx.x) / meeting_.parts : cluster_.index();
+  }
+
+  // Everybody brings what he gathered.
+  __device__ Chosen choose(BestKeys& best, const Tally& mine) const {
+    Chosen chosen{.total = cluster_.all(mine), .mine = true};
+    if (on_grid()) {
+      chosen.mine = meet_on_grid(best, chosen.total);
+    } else if (cluster_.size() > 1) {
+      chosen.mine = meet_in_cluster(best);
+    }
+    if (!chosen.mine) return chosen;
+    const int n = best.select(best.list(), BestKeys::room());
+    chosen.keys = best.order(n);
+    chosen.count = min(n, best.k());
+    return chosen;
+  }
+
+ private:
+  __device__ bool meet_in_cluster(BestKeys& best) const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// The keys of all blocks of a cluster to its first.
-__device__ inline void gather_keys(BestKeys& best, BestKeys::Shared& shared) {
-  const auto size = static_cast<int>(__clusterSizeInBlocks());
-  if (size == 1) return;
-  __cluster_barrier_arrive();
-  __cluster_barrier_wait();
-  if (__clusterRelativeBlockRank() == 0) {
-    for (int r = 1; r < size; ++r) {
-      const auto* theirs = static_cast<const BestKeys::Shared*>(
-          __cluster_map_shared_rank(&shared, static_cast<unsigned>(r)));
-      const int count = theirs->count;
-      for (int first = 0; first < count; first += static_cast<int>(blockDim.x)) {
-        const int i = first + static_cast<int>(threadIdx.x);
-        const Key key = i < count ? theirs->keys[i] : 0;
-        bool waits = true;
-        do {
-          const bool passes = i < count && value_of(key) > best.threshold();
-          Key* to = nullptr;
-          if (waits && best.reserve(passes ? 1 : 0, to)) {
-            if (passes) *to = key;
-            waits = false;
-          }
-          if (!__syncthreads_or(waits)) break;
-          best.cut();
-        } while (true);
-      }
-    }
-    best.cut();
-  }
-  __cluster_barrier_arrive();  // nobody ends while his keys are read
-  __cluster_barrier_wait();
-}
-
-#else
-
-__device__ inline void gather_keys(BestKeys&, BestKeys::Shared&) {}
-
+    // The fold left every warp's largest in this block's slots.
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int warps = cluster_.size() * static_cast<int>(blockDim.x) / kWarp;
+    best.bound(thread < warps ? shared_.cluster.slots[thread].largest : minus_infinity<float>());
+    const auto in_first = [](auto* mine) {
+      return static_cast<decltype(mine)>(__cluster_map_shared_rank(mine, 0));
+    };
+    const int n = best.select(in_first(best.list()) + rank() * meeting_.room, meeting_.room);
+    if (thread == 0) in_first(shared_.counts)[rank()] = n;
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+    if (rank() != 0) return false;
+    best.absorb(best.list(), shared_.counts, cluster_.size(), meeting_.room);
 #endif
+    return true;
+  }
 
-template <class Row>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads, kTakesAny<Row> ? 1 : 2) void choose_rows(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Outputs out,
-    int size) {
-  using T = typename Row::T;
-  using Join = MergeTallies<T>;
-  constexpr int P = kChoosePacks<Row>;
-  extern __shared__ __align__(16) std::byte memory[];
-  auto& shared = *reinterpret_cast<BestKeys::Shared*>(memory);
-  __shared__ typename ClusterFold<Join>::Scratch scratch;
-  __shared__ BlockFold<Add<float>>::Scratch sums;
-  const ClusterFold<Join> cluster(scratch);
-  const std::int64_t at = out.first_row + cluster.index();
-  const Row row(args, at);
-  const Target<Row> target(out, row, at);
-  const auto thread = static_cast<int>(threadIdx.x);
-  const auto step = static_cast<int>(blockDim.x);
-  const int begin = min(size * cluster.rank(), row.packs());
-  const int end = min(begin + size, row.packs());
-  BestKeys best(shared, out.k);
-  Tally<T> mine = Join::identity();
-  // Edges are few, and the first to come.
-  if (cluster.rank() == 0) {
-    for (int e = 0; e < row.edges(); e += step) {
-      const bool has = e + thread < row.edges();
-      const T z = has ? row.edge(e + thread) : minus_infinity<T>();
-      const std::int64_t column = has ? row.edge_column(e + thread) : 0;
-      mine.state = merge(mine.state, leaf(z));
-      if (out.target_rank && has) mine.before += target.follows(z, column) ? 1 : 0;
-      const bool passes = has && z > minus_infinity<T>();
-      Key* to = nullptr;
-      if (best.reserve(passes ? 1 : 0, to) && passes) {
-        *to = key_of(static_cast<float>(z), static_cast<unsigned>(column));
-      }
+  // Who comes last has everything.
+  __device__ bool meet_on_grid(BestKeys& best, Tally& total) const {
+    const auto thread = static_cast<int>(threadIdx.x);
+    const int n = best.select(meeting_.keys(row()) + rank() * meeting_.room, meeting_.room);
+    if (thread == 0) {
+      meeting_.tallies(row())[rank()] = total;
+      meeting_.counts(row())[rank()] = n;
     }
-  }
-  for (int i = begin; i < end; i += P * step) {
-    typename Row::Held tile[P];
-    hold_packs(row, i + thread, step, end, tile);
-    const State<T> folded = Row::fold(tile, live_packs<P>(i + thread / kWarp * kWarp, step, end));
-    mine.state = merge(mine.state, folded);
-    if (out.target_rank) mine.before += before_target(row, tile, i + thread, step, end, target);
-    const auto m = static_cast<float>(folded.m);
-    const float largest = m == m ? m : minus_infinity<float>();
-    if (i == begin) best.bound(largest);
-    unsigned waiting = 0;
-    if (__any_sync(0xFFFFFFFFU, largest > best.threshold())) {
-      waiting = offer_packs(row, tile, (1U << P) - 1, i + thread, step, best);
+    __threadfence();
+    __syncthreads();
+    if (thread == 0) {
+      shared_.is_last =
+          atomicAdd(meeting_.ticket(row()), 1U) == static_cast<unsigned>(meeting_.parts) - 1;
     }
-    while (__syncthreads_or(static_cast<int>(waiting)) != 0) {
-      best.bound(largest);
-      best.cut();
-      if (waiting != 0) waiting = offer_packs(row, tile, waiting, i + thread, step, best);
-    }
+    __syncthreads();
+    if (!shared_.is_last) return false;
+    __threadfence();
+    const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
+    total = grid.all(row(), BlockFold<MergeTallies>(shared_.tallies));
+    best.absorb(meeting_.keys(row()), meeting_.counts(row()), meeting_.parts, meeting_.room);
+    return true;
   }
-  const Tally<T> total = cluster.all(mine);
-  best.cut();
-  gather_keys(best, shared);
-  if (cluster.rank() == 0) {
-    const Answer<T> answer(out, at, shared, total);
-    answer.write_all(BlockFold<Add<float>>(sums), target.index, target.z);
-  }
-}
+
+  Shared& shared_;
+  const Meeting& meeting_;
+  ClusterFold<MergeTallies> cluster_;
+};
 
 }  // namespace onepass::ops::topk

@@ -1,0 +1,46 @@
+// A value and where it is, in one word that orders by value and then by index.
+#pragma once
+
+#include <cstdint>
+
+#include "core/state.hpp"
+
+namespace onepass {
+
+using Key = unsigned long long;  // as the warp's exchanges call 64 bits
+
+// Larger floats are larger words, −0 and +0 alike. A NaN does not come here.
+__device__ inline unsigned ordered(float z) {
+  const unsigned bits = __float_as_uint(z + 0.0F);
+  return bits ^ (static_cast<int>(bits) < 0 ? 0xFFFFFFFFU : 0x80000000U);
+}
+__device__ inline float value_of_word(unsigned word) {
+  return __uint_as_float(word ^ (static_cast<int>(word) < 0 ? 0x80000000U : 0xFFFFFFFFU));
+}
+
+// The lower index first: of two keys with one value it is the larger.
+__device__ inline Key key_of(float z, unsigned index) {
+  return static_cast<Key>(ordered(z)) << 32 | ~index;
+}
+__device__ inline float value_of(Key key) { return value_of_word(static_cast<unsigned>(key >> 32)); }
+__device__ inline unsigned index_of(Key key) { return ~static_cast<unsigned>(key); }
+
+// The least key that is above those of all smaller values: elements from `word` on are above it.
+__device__ inline Key just_below(unsigned word) {
+  constexpr unsigned minus_zero = 0x7FFFFFFFU;  // no element's: it counts as +0
+  const unsigned below = word - 1 == minus_zero ? word - 2 : word - 1;
+  return static_cast<Key>(below) << 32 | 0xFFFFFFFFU;
+}
+
+// Every finite element is above it.
+__device__ inline Key lowest_limit() {
+  return static_cast<Key>(ordered(minus_infinity<float>())) << 32 | 0xFFFFFFFFU;
+}
+
+struct LargestKey {
+  using Value = Key;
+  __device__ static Value identity() { return 0; }
+  __device__ Value operator()(Value a, Value b) const { return a > b ? a : b; }
+};
+
+}  // namespace onepass

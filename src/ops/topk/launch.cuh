@@ -1,0 +1,54 @@
+// From a checked call to the kernel that was compiled for its rows.
+#pragma once
+
+#include "ops/row/launch.cuh"
+#include "ops/topk/choose.cuh"
+
+namespace onepass::ops::topk {
+
+// Calls body(Type<Row>).
+template <class Body>
+Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
+  const auto as = [&]<class In>(Type<In>) {
+    return plan.general ? body(Type<ChooseRow<In, void>>{}) : body(Type<ChooseRow<In, In>>{});
+  };
+  switch (args.logits.x.dtype) {
+    case DType::f16: return as(Type<F16>{});
+    case DType::bf16: return as(Type<BF16>{});
+    default: return as(Type<float>{});
+  }
+}
+
+inline Common common_of(const RowArgs& args, const Plan& plan,
+                        const EachRow<double>& temperature) {
+  return {.space = args.space,
+          .first_row = args.first_row,
+          .scale = args.logits.scale,
+          .temperature = temperature,
+          .size = plan.chunk};
+}
+
+// plan.split blocks a row, as a cluster or, where there is a workspace, all over the GPU.
+template <class Args, class Outputs>
+Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowArgs& args, Plan plan,
+                     const Common& common, const Outputs& out) {
+  Meeting meeting;
+  const std::int64_t rows = args.end_row - args.first_row;
+  if (plan.scratch_bytes > 0) {
+    const std::size_t tickets = gpu_choose::ticket_bytes(rows);
+    const std::size_t a_part =
+        (plan.scratch_bytes - tickets) / static_cast<std::size_t>(plan.blocks);
+    meeting = {.workspace = args.workspace,
+               .parts = plan.split,
+               .room = static_cast<int>((a_part - gpu_choose::kTallyBytes - sizeof(int)) /
+                                        gpu_choose::kKeyBytes),
+               .rows = rows};
+    cudaMemsetAsync(args.workspace, 0, tickets, static_cast<cudaStream_t>(args.stream));
+    plan.split = 1;  // no cluster
+  } else {
+    meeting.room = plan.threads * gpu_choose::kKeysEach / plan.split;
+  }
+  return launch_clusters(kernel, args, plan, common, out, meeting);
+}
+
+}  // namespace onepass::ops::topk
