@@ -108,8 +108,8 @@ class Measurement {
       if (!status.ok()) return status;
     }
     if (selection.variants == "launches") {
-      for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem_, machine_)) {
-        if (Status status = add(gpu_rows::name_of(launch), true); !status.ok()) return status;
+      for (const std::string& launch : launch_names(problem_, machine_)) {
+        if (Status status = add(launch, true); !status.ok()) return status;
       }
       return add("copy", true);
     }

@@ -11,7 +11,6 @@
 #include "cli/chosen.hpp"
 #include "cli/expect.hpp"
 #include "dispatch/choose.hpp"
-#include "dispatch/gpu_rows.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -147,9 +146,9 @@ void expand_on_gpu(const Case& c, std::vector<Case>& out) {
     each.variant = v.name;
     out.push_back(each);
     if (v.role != Role::ship || !c.variant.empty()) continue;
-    for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem, machine)) {
-      if (gpu_rows::variant_of(launch) != v.name) continue;
-      each.variant = gpu_rows::name_of(launch);
+    for (const std::string& launch : launch_names(problem, machine)) {
+      if (launch.substr(0, launch.find(':')) != v.name) continue;
+      each.variant = launch;
       out.push_back(each);
     }
   }

@@ -169,8 +169,12 @@ Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
 
 Status plan_variant(std::string_view variant, const Problem& problem, const Machine& machine,
                     Plan& plan, Reasons* reasons) {
-  const auto launch = gpu_rows::launch_named(variant);
-  const Variant* found = find_variant(problem.op, launch ? gpu_rows::variant_of(*launch) : variant);
+  const auto launch = chooses(problem.op) ? std::nullopt : gpu_rows::launch_named(variant);
+  const auto named =
+      chooses(problem.op) ? gpu_choose::plan_named(variant, problem, machine) : std::nullopt;
+  const Variant* found = find_variant(problem.op, launch  ? gpu_rows::variant_of(*launch)
+                                                  : named ? named->variant
+                                                          : variant);
   if (found == nullptr) {
     std::string text = "variant: " + std::string(name(problem.op)) + " has no '" +
                        std::string(variant) + "'; it has";
@@ -185,8 +189,9 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
     return {Code::unsupported, "variant: " + std::string(variant) + " does not hold such rows"};
   }
   if (found->device == Device::cuda) {
-    plan =
-        launch ? gpu_rows::plan_of(*launch, problem, machine) : found->geometry(problem, machine);
+    plan = launch  ? gpu_rows::plan_of(*launch, problem, machine)
+           : named ? *named
+                   : found->geometry(problem, machine);
     plan.variant = found->name;
     add_loss_scratch(problem, plan);
     say(reasons, plan.blocks, " blocks of ", plan.threads, " threads: ", found->idea);
@@ -195,6 +200,16 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
   const int threads = worthwhile_threads(problem, machine, reasons);
   plan = complete(found->name, problem, machine, threads, reasons);
   return {};
+}
+
+std::vector<std::string> launch_names(const Problem& problem, const Machine& machine) {
+  if (problem.op == Op::gate) return {};
+  if (chooses(problem.op)) return gpu_choose::launch_names(problem, machine);
+  std::vector<std::string> names;
+  for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem, machine)) {
+    names.push_back(gpu_rows::name_of(launch));
+  }
+  return names;
 }
 
 double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {

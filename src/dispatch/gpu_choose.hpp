@@ -1,7 +1,10 @@
 // The launches of the kernels that choose from rows on a GPU, as pure functions of problem and machine.
 #pragma once
 
+#include <charconv>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "dispatch/gpu_rows.hpp"
 
@@ -48,12 +51,21 @@ constexpr int threads(const Problem& p, std::int64_t n) {
   return t;
 }
 
+// Threads that have room for so many keys.
+constexpr int threads_for_keys(std::int64_t keys) {
+  return gpu_rows::power_of_two_from(ceil_div(keys, kKeysEach));
+}
+
+constexpr std::size_t shared_bytes(int threads) {
+  return 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
+}
+
 inline Plan part(const Problem& p, int split) {
   const std::int64_t chunk = ceil_div(packs(p), split);
   Plan plan{.threads = threads(p, chunk), .split = split, .resident = true};
   plan.chunk = static_cast<int>(chunk);
   plan.blocks = p.rows * split;
-  plan.shared_bytes = 2 * static_cast<std::size_t>(plan.threads) * kKeysEach * kKeyBytes;
+  plan.shared_bytes = shared_bytes(plan.threads);
   plan.packs = packs_each(p);
   plan.general = is_general(p);
   plan.looped = true;
@@ -66,22 +78,33 @@ inline Plan block(const Problem& p, const Machine&) {
   return plan;
 }
 
+// Clusters that can be: the first block must be able to take what all of them leave.
+constexpr bool fits_cluster(const Problem& p, const Machine& m, int split) {
+  return split <= gpu_rows::most_cluster(m) && split * wanted(p) <= 2 * kMostK &&
+         packs(p) / split >= 2 * kWarp;
+}
+
 // As many blocks a row as keep all processors busy, while each still has a pack a thread and the first can
 // take what all of them leave.
 constexpr int cluster_split(const Problem& p, const Machine& m) {
   int split = 1;
   while (split < gpu_rows::most_cluster(m) &&
          p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce &&
-         packs(p) / split >= 2 * kMostThreads && 2 * split * wanted(p) <= 2 * kMostK) {
+         packs(p) / split >= 2 * kMostThreads && fits_cluster(p, m, 2 * split)) {
     split *= 2;
   }
   return split;
 }
 
-inline Plan cluster(const Problem& p, const Machine& m) {
-  Plan plan = part(p, std::max(2, cluster_split(p, m)));
+inline Plan cluster_of(const Problem& p, int split) {
+  Plan plan = part(p, split);
+  plan.threads = std::max(plan.threads, threads_for_keys(split * wanted(p)));
+  plan.shared_bytes = shared_bytes(plan.threads);
   plan.variant = "gpu_cluster";
   return plan;
+}
+inline Plan cluster(const Problem& p, const Machine& m) {
+  return cluster_of(p, std::max(2, cluster_split(p, m)));
 }
 
 // Keys that a part of the grid leaves at most.
@@ -90,13 +113,8 @@ constexpr std::int64_t grid_room(const Problem& p) {
 }
 
 // Blocks all over the GPU; who comes last has the row.
-inline Plan grid(const Problem& p, const Machine& m) {
-  const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(std::min(most / std::max<std::int64_t>(p.rows, 1),
-                                        packs(p) / (2 * kMostThreads)),
-                               2, 1024);
-  Plan plan = part(p, static_cast<int>(parts));
+inline Plan grid_of(const Problem& p, int parts) {
+  Plan plan = part(p, parts);
   plan.variant = "gpu_grid";
   plan.scratch_bytes =
       ticket_bytes(p.rows) +
@@ -104,6 +122,45 @@ inline Plan grid(const Problem& p, const Machine& m) {
           static_cast<std::size_t>(kTallyBytes + 4 + grid_room(p) * kKeyBytes);
   return plan;
 }
+
+inline Plan grid(const Problem& p, const Machine& m) {
+  const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
+  return grid_of(p, static_cast<int>(std::clamp<std::int64_t>(
+                        std::min(most / std::max<std::int64_t>(p.rows, 1),
+                                 packs(p) / (2 * kMostThreads)),
+                        2, 1024)));
+}
+
+// ---- launches by name: gpu_block:1, gpu_cluster:8, gpu_grid:33, the number being the blocks a row ----------
+
+inline std::vector<std::string> launch_names(const Problem& p, const Machine& m) {
+  std::vector<std::string> names = {"gpu_block:1"};
+  for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
+    if (fits_cluster(p, m, split)) names.push_back("gpu_cluster:" + std::to_string(split));
+  }
+  for (int parts = 2; parts <= 256; parts *= 2) {
+    if (p.rows * parts <= 4 * m.gpu.processors && packs(p) / parts >= 64) {
+      names.push_back("gpu_grid:" + std::to_string(parts));
+    }
+  }
+  return names;
+}
+
+inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, const Machine& m) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  int split = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + colon + 1, end, split);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || split < 1) return std::nullopt;
+  const std::string_view variant = text.substr(0, colon);
+  if (variant == "gpu_block" && split == 1) return block(p, m);
+  if (variant == "gpu_cluster" && fits_cluster(p, m, split)) return cluster_of(p, split);
+  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p)) return grid_of(p, split);
+  return std::nullopt;
+}
+
+// ---- what can run, and what is chosen ---------------------------------------------------------------------
 
 inline std::string refuse(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
