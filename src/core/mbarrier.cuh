@@ -34,6 +34,21 @@ __device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
                : "memory");
 }
 
+// The same where nobody knows yet how many: each of `count` blocks says so when it sends.
+__device__ inline void expect_senders(Mbarrier& barrier, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
+               : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// By one thread of a sender: so many bytes come from this block, which orders nothing but themselves.
+__device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int rank) {
+  asm volatile("mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(
+                   address_in_block(&barrier, rank)),
+               "r"(bytes)
+               : "memory");
+}
+
 __device__ inline void wait_for_bytes(Mbarrier& barrier) {
   unsigned open = 0;
   while (open == 0) {

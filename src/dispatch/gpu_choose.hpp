@@ -80,7 +80,7 @@ inline Plan block(const Problem& p, const Machine&) {
 
 // Clusters that can be: the first block must be able to take what all of them leave.
 constexpr bool fits_cluster(const Problem& p, const Machine& m, int split) {
-  return split <= gpu_rows::most_cluster(m) && split * wanted(p) <= 2 * kMostK &&
+  return split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= 2 * kMostK &&
          packs(p) / split >= 2 * kWarp;
 }
 
@@ -98,7 +98,7 @@ constexpr int cluster_split(const Problem& p, const Machine& m) {
 
 inline Plan cluster_of(const Problem& p, int split) {
   Plan plan = part(p, split);
-  plan.threads = std::max(plan.threads, threads_for_keys(split * wanted(p)));
+  plan.threads = std::max(plan.threads, threads_for_keys(split * (wanted(p) + 1)));
   plan.shared_bytes = shared_bytes(plan.threads);
   plan.variant = "gpu_cluster";
   return plan;

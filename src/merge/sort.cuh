@@ -1,7 +1,31 @@
-// The order of keys in a block's shared memory: a bitonic network, largest first.
+// The order of keys, largest first: bitonic networks, in a warp's registers and in a block's shared memory.
 #pragma once
 
 namespace onepass {
+
+// A key a lane; afterwards they fall with the lane.
+__device__ inline unsigned long long warp_sort_descending(unsigned long long key) {
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int width = 2; width <= 32; width *= 2) {
+#pragma unroll
+    for (int apart = width / 2; apart > 0; apart /= 2) {
+      const unsigned long long other = __shfl_xor_sync(0xFFFFFFFFU, key, apart);
+      const bool falls = (lane & width) == 0 || width == 32;  // this run is to fall
+      const bool first = (lane & apart) == 0;
+      key = (other > key) == (first == falls) ? other : key;
+    }
+  }
+  return key;
+}
+
+// How many of a run of 32 keys that fall are larger.
+__device__ inline int larger_in_run(const unsigned long long* run, unsigned long long key) {
+  int larger = 0;
+#pragma unroll
+  for (int half = 16; half > 0; half /= 2) larger += run[larger + half - 1] > key ? half : 0;
+  return larger + (run[larger] > key ? 1 : 0);
+}
 
 // `size` is a power of two, at least 2; by a whole block. Keys are distinct, or equal ones alike.
 __device__ inline void sort_descending(unsigned long long* keys, int size) {
@@ -14,7 +38,7 @@ __device__ inline void sort_descending(unsigned long long* keys, int size) {
         const int high = low + apart;
         const unsigned long long a = keys[low];
         const unsigned long long b = keys[high];
-        const bool falls = (low & width) == 0;  // this run is to fall
+        const bool falls = (low & width) == 0;
         if ((a < b) == falls) {
           keys[low] = b;
           keys[high] = a;

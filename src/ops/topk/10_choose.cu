@@ -23,20 +23,19 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
   __shared__ BlockFold<Add<float>>::Scratch sums;
   const Team team(shared, meeting);
   const std::int64_t at = common.first_row + team.row();
-  const double temperature = common.temperature.of(common.space, at);
+  const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.scale, temperature);
   Target target;
   if (out.target) {
     const auto token =
-        read<std::int64_t>(row_data(common.space, out.target, at), out.target.dtype, 0);
+        read<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype, 0);
     if (token >= 0 && token < common.space.cols) {
       target = {static_cast<int>(token), row.at(token)};
     }
   }
   BestKeys best(shared.best, reinterpret_cast<Key*>(memory), static_cast<int>(out.k));
-  Part<Row> part(row, common.size, team.rank());
-  const Tally mine = part.gather(best, target, static_cast<bool>(out.target_rank));
-  Chosen chosen = team.choose(best, mine);
+  const Part<Row> part(row, common.size, team.rank());
+  Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     chosen.total.state.d = std::numeric_limits<float>::quiet_NaN();

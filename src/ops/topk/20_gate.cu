@@ -1,9 +1,8 @@
 // topk/20_gate: the experts of a token, a warp a row.
 //
-// Idea    a lane has a run of neighbouring experts. The K largest come one after the other: a reduction of the
-//         warp finds the largest of the lanes' own, the first lane that has it is the one with the lower expert,
-//         and it alone looks for its next.
-// Versus  10_choose: no shared memory, no barrier, no sort.
+// Idea    every lane has its largest score; the K-th of these is a limit that at least K experts reach, and
+//         seldom many more. These go to a lane each, and an expert's place is how many are before it.
+// Versus  10_choose: no block, no barrier.
 // Bytes   scores once.
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
@@ -29,111 +28,110 @@ struct GateArgs {
 
 constexpr unsigned kAll = 0xFFFFFFFFU;
 
-// N neighbours of a row, the last of them past its end, as what the whole row's score is made of.
-template <class In, int N>
-__device__ inline void load_run(const In* x, std::int64_t stride, int first, int count,
-                                float (&z)[N]) {
-  constexpr int kLanes = Pack<In>::kLanes;
-  if (stride == 1 && count == N && N % kLanes == 0 &&
-      reinterpret_cast<std::uintptr_t>(x + first) % 16 == 0) {
+// Where more reach the limit than there are lanes: the largest, K times.
+template <int N>
+__device__ __noinline__ Key one_by_one(const unsigned (&words)[N], int k) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  Key kept = 0;
+  Key last = ~Key{0};
+  for (int i = 0; i < k; ++i) {
+    Key mine = 0;
 #pragma unroll
-    for (int p = 0; p < N / kLanes; ++p) {
-      const Pack<In> pack = reinterpret_cast<const Pack<In>*>(x + first)[p];
-#pragma unroll
-      for (int k = 0; k < kLanes; ++k) z[p * kLanes + k] = widen(element<In>(pack.word, k));
+    for (int j = 0; j < N; ++j) {
+      const Key key = static_cast<Key>(words[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
+      mine = key < last && key > mine ? key : mine;
     }
-    return;
+    last = warp_fold(mine, LargestKey());
+    if (lane == i) kept = last;
   }
+  return kept;
+}
+
+// The K largest words of a warp, N of them a lane, that of expert lane + 32 · j at j: lane i has the i-th key.
+template <int N>
+__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWarp]) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  unsigned mine = 0;
+#pragma unroll
+  for (int j = 0; j < N; ++j) mine = max(mine, word[j]);
+  unsigned limit = 0;
+  for (int found = 0; found < k;) {
+    limit = __reduce_max_sync(kAll, mine);
+    found += __popc(__ballot_sync(kAll, mine == limit));
+    if (mine == limit) mine = 0;
+  }
+  int count = 0;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    z[j] = j < count ? widen(x[(first + j) * stride]) : minus_infinity<float>();
+    const unsigned reach = __ballot_sync(kAll, word[j] >= limit);
+    const int place = count + __popc(reach & ((1U << lane) - 1));
+    if (word[j] >= limit && place < kWarp) {
+      slots[place] = static_cast<Key>(word[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
+    }
+    count += __popc(reach);
   }
+  __syncwarp();
+  if (count > kWarp) return one_by_one(word, k);
+  const Key key = lane < count ? slots[lane] : 0;
+  int before = 0;
+  for (int i = 0; i < count; ++i) before += slots[i] > key ? 1 : 0;
+  __syncwarp();
+  if (lane < count) slots[before] = key;
+  __syncwarp();
+  return slots[lane];
 }
 
 // N experts a lane. With a bias what is chosen by is not the score itself.
 template <class In, int N, bool Biased>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate_rows(
     const __grid_constant__ GateArgs args) {
+  __shared__ Key slots[gpu_choose::kGateThreads / kWarp][kWarp];
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t row =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (row >= args.space.rows) return;
   const auto experts = static_cast<int>(args.space.cols);
-  const int first = lane * N;
-  const int count = max(0, min(N, experts - first));
+  const auto* x = static_cast<const In*>(row_data(args.space, args.x, row));
   float z[N];
-  load_run(static_cast<const In*>(row_data(args.space, args.x, row)), args.x.col_stride, first,
-           count, z);
   float m = minus_infinity<float>();
   bool broken = false;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    broken = broken || z[j] != z[j];
-    m = fmaxf(m, z[j]);
+    const int e = lane + j * kWarp;
+    z[j] = e < experts ? widen(x[e * args.x.col_stride]) : minus_infinity<float>();
   }
-  State<float> whole = identity<float>();
+#pragma unroll
+  for (int j = 0; j < N; ++j) m = larger_or_nan(m, z[j]);
+  State<float> whole{m, 0};
+  broken = m != m;
   if (args.soft) {
-    // −0 is no maximum of its own here: the largest comes by its word.
-    whole.m = value_of_word(__reduce_max_sync(kAll, ordered(m)));
-    const float s = shift(whole.m);
+    const float s = shift(m);
 #pragma unroll
     for (int j = 0; j < N; ++j) whole.d += exponential(z[j] - s);
-    whole.d = warp_fold(whole.d, Add<float>());
+    whole = warp_fold(whole, Merge<float>());
     broken = broken || whole.d != whole.d;
   }
   const auto score = [&](float value) {
     return args.soft ? weight(whole, value) : 1.0F / (1.0F + exponential(-value));
   };
-  // What is chosen by, as words; 0 is past all of them.
-  unsigned word[N];
+  unsigned word[N];  // what is chosen by; 0 is below all of them
 #pragma unroll
   for (int j = 0; j < N; ++j) {
+    const int e = lane + j * kWarp;
     float by = z[j];
-    if (Biased && j < count) {
-      by = score(z[j]) + element_at<float>(args.bias.data, args.bias.dtype,
-                                           (first + j) * args.bias.col_stride);
+    if (Biased && e < experts) {
+      by = score(z[j]) +
+           element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
       broken = broken || by != by;
     }
-    word[j] = j < count ? ordered(by) : 0;
+    word[j] = e < experts ? ordered(by) : 0;
   }
   broken = __any_sync(kAll, broken);
-  unsigned mine = 0;  // the largest of the lane's that is left, and which
-  int which = 0;
-  const auto look = [&] {
-    mine = 0;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (word[j] > mine) {
-        mine = word[j];
-        which = j;
-      }
-    }
-  };
-  look();
-  float kept = 0;  // of lane i: the i-th expert's score, and the expert
-  int expert = -1;
-  for (int i = 0; i < args.k; ++i) {
-    const unsigned largest = __reduce_max_sync(kAll, mine);
-    const int winner = __ffs(static_cast<int>(__ballot_sync(kAll, mine == largest))) - 1;
-    const int e = __shfl_sync(kAll, first + which, winner);
-    float by = value_of_word(largest);
-    if (Biased) {
-      float own = 0;
-#pragma unroll
-      for (int j = 0; j < N; ++j) own = j == which ? z[j] : own;
-      by = __shfl_sync(kAll, own, winner);
-    }
-    if (lane == i) {
-      kept = by;
-      expert = e;
-    }
-    if (lane == winner) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) word[j] = j == which ? 0 : word[j];
-      look();
-    }
-  }
+  const Key key = largest_keys(word, args.k, slots[threadIdx.x / kWarp]);
   const bool writes = lane < args.k;
+  const auto expert = static_cast<int>(index_of(key));
+  float kept = value_of(key);
+  if (Biased && writes && !broken) kept = widen(x[expert * args.x.col_stride]);
   kept = writes ? score(kept) : 0;
   float factor = args.scale;
   if (args.renormalize) {

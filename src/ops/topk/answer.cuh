@@ -20,7 +20,7 @@ __device__ inline float log_probability(const State<float>& row, float z) {
 template <class Value>
 __device__ inline void put(const RowSpace& space, const Operand& to, std::int64_t row,
                            std::int64_t column, Value value) {
-  if (to) write(row_data(space, to, row), to.dtype, column * to.col_stride, value);
+  if (to) write(address_of(space, to, row), to.dtype, column * to.col_stride, value);
 }
 
 template <class Row>

@@ -2,8 +2,8 @@
 //
 // An element is offered where its key is above the limit: at least K keys that are not below it are known to
 // be there. Two things raise the limit. Of the largest element that each thread has seen, the K-th is such a
-// bound, and it costs a few of the block's counting barriers. Where the keys have no room left, all but the K
-// largest go.
+// bound; one warp finds it while the others wait. And where the keys have no room left, all but the K largest
+// go.
 #pragma once
 
 #include "dispatch/gpu_choose.hpp"
@@ -16,18 +16,18 @@ namespace onepass {
 class BestKeys {
  public:
   static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
-  static constexpr int kRanked = 512;                  // so few are ordered by counting
+  static constexpr int kRanked = 512;                  // so few are ordered by runs
 
   struct Shared {
-    int count;     // keys that were offered
-    int taken;     // and of them selected
-    int sums[3];   // of a count over the block: this one, the next, the one before
-    unsigned low[32], high[32];
+    int count;    // keys that were offered
+    int taken;    // and of them selected
+    int sums[3];  // of a count over the block: this one, the next, the one before
+    Key limit;
+    alignas(16) unsigned words[gpu_choose::kMostThreads];
     BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as everything that follows. There are kEach keys a thread at `keys`, and as many at
-  // `list`.
+  // By a whole block, as everything that follows, with memory for room() keys twice.
   __device__ BestKeys(Shared& shared, Key* memory, int k)
       : shared_(shared), keys_(memory), list_(memory + room()), k_(k), limit_(lowest_limit()) {
     if (thread() == 0) shared_.count = 0;
@@ -37,11 +37,24 @@ class BestKeys {
   __device__ static int room() { return kEach * threads(); }
   __device__ int k() const { return k_; }
   __device__ int count() const { return shared_.count; }
+  __device__ Key* list() const { return list_; }
   __device__ Key limit() const { return limit_; }
   __device__ void raise(Key limit) { limit_ = limit > limit_ ? limit : limit_; }
 
+  // Not many more than K: there is no need to look for a better limit.
+  __device__ bool few(int count) const { return count <= k_ + k_ / 4 + 32; }
+
   // Raises the limit by the K-th largest of what the threads bring, or by a little less.
-  __device__ void bound(float largest) { raise(bound_of(shared_, k_, largest)); }
+  __device__ void bound(float largest) {
+    shared_.words[thread()] = ordered(largest);
+    __syncthreads();
+    if (thread() < 32) {
+      const Key limit = bound_of(shared_.words, threads() / 32, k_);
+      if (thread() == 0) shared_.limit = limit;
+    }
+    __syncthreads();
+    raise(shared_.limit);
+  }
 
   // A thread's place for `count` keys; null where there is no room.
   __device__ Key* place_if_room(int count) {
@@ -54,17 +67,12 @@ class BestKeys {
   // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
   __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, k_, most)); }
 
-  // The keys above the limit, at most `most` of them, which is not less than K, to any memory; how many.
+  // The keys that are not below the limit, at most `most` of them, which is not less than K; how many.
   __device__ int select(Key* to, int most) {
     if (thread() == 0) shared_.taken = 0;
     __syncthreads();
-    int n = min(shared_.count, room());
-    if (n > most) {
-      int above = 0;
-      for (int i = thread(); i < n; i += threads()) above += keys_[i] >= limit_ ? 1 : 0;
-      if (lane_sum_of_block(above) > most) cut(most);
-      n = shared_.count;
-    }
+    if (shared_.count > most && count_from(limit_) > most) cut(most);
+    const int n = min(shared_.count, room());
     for (int i = thread(); i < n; i += threads()) {
       const Key key = keys_[i];
       if (key >= limit_) to[atomicAdd(&shared_.taken, 1)] = key;
@@ -73,62 +81,38 @@ class BestKeys {
     return shared_.taken;
   }
 
-  // What other blocks selected, `counts[r]` keys at from + r · apart, is now what was offered.
-  __device__ void absorb(const Key* from, const int* counts, int parts, int apart) {
-    __syncthreads();
+  // What other parts selected, `counts(r)` keys from `from(r)` on, is now what was offered.
+  template <class Counts, class From>
+  __device__ void absorb(int parts, Counts counts, From from) {
     int n = 0;
     for (int r = 0; r < parts; ++r) {
-      const int more = counts[r];
+      const int more = counts(r);
       if (n + more > room()) {
+        __syncthreads();
         if (thread() == 0) shared_.count = n;
         cut(k_);
         n = shared_.count;
+        __syncthreads();
       }
-      for (int i = thread(); i < more; i += threads()) keys_[n + i] = from[r * apart + i];
+      for (int i = thread(); i < more; i += threads()) keys_[n + i] = from(r)[i];
       n += more;
     }
     __syncthreads();
     if (thread() == 0) shared_.count = n;
     __syncthreads();
-    bound_by_keys();
   }
 
-  // Raises the limit by what was offered.
-  __device__ void bound_by_keys() {
-    if (count() <= k_ + k_ / 4 + 32) return;
+  // What was offered, or of it the K largest and a few more, in order; where that is, and how many.
+  __device__ Key* order(int& count) {
+    if (few(shared_.count)) {
+      count = shared_.count;
+      return ordered_from(keys_, list_, count);
+    }
     Key largest = 0;
-    for (int i = thread(); i < count(); i += threads()) largest = max(largest, keys_[i]);
+    for (int i = thread(); i < shared_.count; i += threads()) largest = max(largest, keys_[i]);
     bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
-  }
-
-  // The selected keys where they can be ordered.
-  __device__ Key* list() const { return list_; }
-
-  // Orders `n` keys of the list, largest first: by counting how many are larger, or where they are many by a
-  // network. Where they are then.
-  __device__ Key* order(int n) {
-    __syncthreads();
-    if (n > kRanked) {
-      int size = 2;
-      while (size < n) size *= 2;
-      for (int i = n + thread(); i < size; i += threads()) list_[i] = 0;
-      sort_descending(list_, size);
-      return list_;
-    }
-    int each = 1;  // threads that count for a key
-    while (each < 32 && 2 * each * n <= threads()) each *= 2;
-    for (int first = 0; first < n; first += threads() / each) {
-      const int i = first + thread() / each;
-      const Key key = i < n ? list_[i] : 0;
-      int larger = 0;
-      for (int j = thread() % each; j < n; j += each) larger += list_[j] > key ? 1 : 0;
-      for (int apart = each / 2; apart > 0; apart /= 2) {
-        larger += __shfl_xor_sync(kAll, larger, apart);
-      }
-      if (i < n && thread() % each == 0) keys_[larger] = key;
-    }
-    __syncthreads();
-    return keys_;
+    count = select(list_, room());
+    return ordered_from(list_, keys_, count);
   }
 
  private:
@@ -137,24 +121,47 @@ class BestKeys {
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
   __device__ static int lane() { return thread() % 32; }
 
-  // A bisection that ends when not many more than K of the threads' values are left.
-  __device__ static Key bound_of(Shared& shared, int k, float largest) {
+  // By one warp: a bisection that ends when not many more than K of the words are left. A lane looks at its
+  // words anew each time: to keep them would take registers that the loop over a row has filled.
+  __device__ static Key bound_of(const unsigned* words, int each, int k) {
     const unsigned none = ordered(minus_infinity<float>());
-    const unsigned word = ordered(largest);
-    const unsigned low_of_warp = __reduce_min_sync(kAll, word == none ? 0xFFFFFFFFU : word);
-    const unsigned high_of_warp = __reduce_max_sync(kAll, word);
-    if (lane() == 0) {
-      shared.low[thread() / 32] = low_of_warp;
-      shared.high[thread() / 32] = high_of_warp;
+    const auto my_words = static_cast<unsigned>(__cvta_generic_to_shared(words + lane() * each));
+    const auto four = [my_words](int j, unsigned(&w)[4]) {
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                   : "r"(my_words + 4U * static_cast<unsigned>(j)));
+    };
+    const auto count_from = [&](unsigned from) {
+      int n = 0;
+#pragma unroll 1
+      for (int j = 0; j < each; j += 4) {
+        unsigned w[4];
+        four(j, w);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) n += w[i] >= from ? 1 : 0;
+      }
+      return __reduce_add_sync(kAll, n);
+    };
+    unsigned low = 0xFFFFFFFFU;
+    unsigned high = 0;
+#pragma unroll 1
+    for (int j = 0; j < each; j += 4) {
+      unsigned w[4];
+      four(j, w);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        low = min(low, w[i] > none ? w[i] : low);
+        high = max(high, w[i]);
+      }
     }
-    int n = __syncthreads_count(word != none);
-    const bool has = lane() < threads() / 32;
-    unsigned low = __reduce_min_sync(kAll, has ? shared.low[lane()] : 0xFFFFFFFFU);
-    unsigned high = __reduce_max_sync(kAll, has ? shared.high[lane()] : 0U);
+    int n = count_from(none + 1);
     if (n < k) return 0;
+    low = __reduce_min_sync(kAll, low);
+    high = __reduce_max_sync(kAll, high);
+    if (k == 1) low = high;
     while (n > k + k / 8 + 4 && low < high) {
       const unsigned middle = low + (high - low + 1) / 2;
-      const int above = __syncthreads_count(word >= middle);
+      const int above = count_from(middle);
       if (above >= k) {
         low = middle;
         n = above;
@@ -194,7 +201,7 @@ class BestKeys {
       if (lane() == 0) atomicAdd(&shared.sums[turn % 3], above);
       __syncthreads();
       above = shared.sums[turn % 3];
-      if (thread() == 0) shared.sums[(turn + 2) % 3] = 0;  // of the turn before: nobody reads it now
+      if (thread() == 0) shared.sums[(turn + 2) % 3] = 0;  // the turn before's: nobody reads it now
       if (above >= k) {
         low = middle;
         n = above;
@@ -212,15 +219,45 @@ class BestKeys {
     return low;
   }
 
-  __device__ int lane_sum_of_block(int mine) {
+  __device__ int count_from(Key limit) {
+    int mine = 0;
+    for (int i = thread(); i < min(shared_.count, room()); i += threads()) {
+      mine += keys_[i] >= limit ? 1 : 0;
+    }
     if (thread() == 0) shared_.sums[0] = 0;
     __syncthreads();
     mine = __reduce_add_sync(kAll, mine);
     if (lane() == 0) atomicAdd(&shared_.sums[0], mine);
     __syncthreads();
-    const int sum = shared_.sums[0];
+    return shared_.sums[0];
+  }
+
+  // Warps sort runs of 32; a key's place is its own in its run and how many are larger in each of the others.
+  // Many keys go through a network.
+  __device__ static Key* ordered_from(Key* from, Key* to, int n) {
     __syncthreads();
-    return sum;
+    if (n > kRanked) {
+      int size = 2;
+      while (size < n) size *= 2;
+      for (int i = n + thread(); i < size; i += threads()) from[i] = 0;
+      sort_descending(from, size);
+      return from;
+    }
+    const int runs = (n + 31) / 32;
+    for (int i = thread(); i < runs * 32; i += threads()) {
+      from[i] = warp_sort_descending(i < n ? from[i] : 0);
+    }
+    __syncthreads();
+    for (int i = thread(); i < n; i += threads()) {
+      const Key key = from[i];
+      int place = i % 32;
+      for (int r = 0; r < runs; ++r) {
+        if (r != i / 32) place += larger_in_run(from + r * 32, key);
+      }
+      if (key != 0) to[place] = key;
+    }
+    __syncthreads();
+    return to;
   }
 
   Shared& shared_;

@@ -105,6 +105,19 @@ class ChooseRow {
   float factor_;
 };
 
+// The address of a row, called and not inlined: rows of any rank are found by divisions, and a kernel asks
+// for many.
+static __device__ __noinline__ void* address_of(const RowSpace& space, const Operand& operand,
+                                         std::int64_t row) {
+  return row_data(space, operand, row);
+}
+
+// A row's own value, or that of all.
+template <class T>
+__device__ inline T value_for(const RowSpace& space, const EachRow<T>& each, std::int64_t row) {
+  return each.rows ? read<T>(address_of(space, each.rows, row), each.rows.dtype, 0) : each.value;
+}
+
 // The token whose place is asked for. Hidden, or none of the row's, it has −inf.
 struct Target {
   int index = -1;
@@ -183,18 +196,24 @@ class Part {
     int used = 0;   // keys at most
     int again = 1;  // the tile with which the limit is raised next
     int turn = 0;
+    const int last = (end_ - begin_ + P * step() - 1) / (P * step());
     for (int i = begin_; i < end_;) {
       i = tiles(i, [&](const Tile& tile, int first) {
         const Tally folded = fold(tile, first);
         mine = MergeTallies()(mine, folded);
         if (ranks) mine.before += before(tile, first, target);
         if (++turn == again) {
-          best.bound(mine.largest);
+          if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
           again *= 2;
         }
         // One compare and one barrier, as long as there is surely room for all that is offered.
         const float v = value_of(best.limit());
-        used += __syncthreads_count(folded.largest > v) * kElements;
+        const int offering = __syncthreads_count(folded.largest > v) * kElements;
+        if (used + offering > BestKeys::room()) {
+          used = best.count();
+          __syncthreads();
+        }
+        used += offering;
         if (used > BestKeys::room()) return false;
         if (folded.largest > v) offer<false>(best, tile, first);
         return true;
@@ -207,16 +226,35 @@ class Part {
     edges([&](float x, int column, bool has) {
       mine = MergeTallies()(mine, row_.fold_one(x));
       if (ranks && has && target.follows(x, column)) ++mine.before;
-      const Key key = x > minus_infinity<float>() ? key_of(x, static_cast<unsigned>(column)) : 0;
-      offer_until(best, [&] {
-        if (key <= best.limit()) return true;
-        Key* place = best.place_if_room(1);
-        if (place != nullptr) *place = key;
-        return place != nullptr;
-      });
+      offer_one(best, x, column);
     });
-    best.bound(mine.largest);
     return mine;
+  }
+
+  __device__ bool is_one_tile() const { return end_ - begin_ <= P * step(); }
+
+  // The same for a part that is one tile, where meet(tally) raises the limit before anything is offered.
+  template <class Meet>
+  __device__ void gather_once(BestKeys& best, const Target& target, bool ranks, Meet meet) const {
+    const int first = begin_ + thread();
+    Tile tile;
+    load(first, tile);
+    const Tally folded = fold(tile, first);
+    Tally mine = folded;
+    if (ranks) mine.before += before(tile, first, target);
+    edges([&](float x, int column, bool has) {
+      mine = MergeTallies()(mine, row_.fold_one(x));
+      if (ranks && has && target.follows(x, column)) ++mine.before;
+    });
+    meet(mine);
+    const float v = value_of(best.limit());
+    if (__syncthreads_count(folded.largest > v) * kElements > BestKeys::room()) {
+      best.raise(offer_slowly(*this, best, first, folded.largest));
+    } else if (folded.largest > v) {
+      offer<false>(best, tile, first);
+    }
+    edges([&](float x, int column, bool) { offer_one(best, x, column); });
+    __syncthreads();
   }
 
  private:
@@ -233,6 +271,13 @@ class Part {
         stored[p] = first + p * step() < end_ ? row_.fetch(first + p * step()) : Row::nothing();
       }
     }
+  }
+
+  __device__ void load(int first, Tile& tile) const {
+    typename Row::Stored stored[P];
+    fetch(first, stored);
+#pragma unroll
+    for (int p = 0; p < P; ++p) tile[p] = row_.hold(stored[p], first + p * step(), end_);
   }
 
   __device__ unsigned before(const Tile& tile, int first, const Target& target) const {
@@ -254,20 +299,27 @@ class Part {
     }
   }
 
+  __device__ static void offer_one(BestKeys& best, float x, int column) {
+    const Key key = x > minus_infinity<float>() ? key_of(x, static_cast<unsigned>(column)) : 0;
+    offer_until(best, [&] {
+      if (key <= best.limit()) return true;
+      Key* place = best.place_if_room(1);
+      if (place != nullptr) *place = key;
+      return place != nullptr;
+    });
+  }
+
   // Where a tile may not find room. It is read again, and this is called, not inlined, outside the loop over
   // tiles: that one keeps two of them in registers and has none to give. The limit afterwards.
   __device__ __noinline__ static Key offer_slowly(Part part, BestKeys best, int first,
                                                   float largest_yet) {
     best.bound(largest_yet);
-    typename Row::Stored stored[P];
-    part.fetch(first, stored);
     Tile tile;
-#pragma unroll
-    for (int p = 0; p < P; ++p) tile[p] = part.row_.hold(stored[p], first + p * step(), part.end_);
+    part.load(first, tile);
     bool again = false;
     offer_until(best, [&] {
-      const bool done =
-          again ? part.template offer<true>(best, tile, first) : part.template offer<false>(best, tile, first);
+      const bool done = again ? part.template offer<true>(best, tile, first)
+                              : part.template offer<false>(best, tile, first);
       again = true;
       return done;
     });
@@ -275,22 +327,29 @@ class Part {
   }
 
   // The elements of a tile that are above the limit; false where they found no room. Those of equal value came
-  // later than all that the limit was made of, unless it was made while this tile waited.
+  // later than all that the limit was made of, unless it was made while this tile waited. The few that pass
+  // are read again: registers have no index.
   template <bool Again>
   __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
     const Key limit = best.limit();
     const float v = value_of(limit);
-    const auto passes = [&](float x, int column) {
-      return x > v || (Again && x == v && key_of(x, static_cast<unsigned>(column)) > limit);
-    };
-    int count = 0;
-    elements(tile, first, [&](float x, int column) { count += passes(x, column) ? 1 : 0; });
-    if (count == 0) return true;
-    Key* to = best.place_if_room(count);
-    if (to == nullptr) return false;
+    unsigned passing = 0;  // a bit an element
+    int bit = 0;
     elements(tile, first, [&](float x, int column) {
-      if (passes(x, column)) *to++ = key_of(x, static_cast<unsigned>(column));
+      const bool passes =
+          x > v || (Again && x == v && key_of(x, static_cast<unsigned>(column)) > limit);
+      passing |= passes ? 1U << bit : 0U;
+      ++bit;
     });
+    if (passing == 0) return true;
+    Key* to = best.place_if_room(__popc(passing));
+    if (to == nullptr) return false;
+    for (; passing != 0; passing &= passing - 1) {
+      const int at = __ffs(static_cast<int>(passing)) - 1;
+      const int column = static_cast<int>(row_.column(first + at / Row::kLanes * step())) +
+                         at % Row::kLanes;
+      *to++ = key_of(row_.at(column), static_cast<unsigned>(column));
+    }
     return true;
   }
 
@@ -346,12 +405,12 @@ class Team {
     ClusterFold<MergeTallies>::Scratch cluster;
     BlockFold<MergeTallies>::Scratch tallies;
     BestKeys::Shared best;
-    int counts[kMostCluster];
+    Mbarrier gathered;
     bool is_last;
   };
 
   __device__ Team(Shared& shared, const Meeting& meeting)
-      : shared_(shared), meeting_(meeting), cluster_(shared.cluster) {}
+      : shared_(with_barrier(shared)), meeting_(meeting), cluster_(shared.cluster) {}
 
   __device__ bool on_grid() const { return meeting_.parts > 1; }
   __device__ int rank() const {
@@ -361,37 +420,81 @@ class Team {
     return on_grid() ? static_cast<int>(blockIdx.x) / meeting_.parts : cluster_.index();
   }
 
-  // Everybody brings what he gathered.
-  __device__ Chosen choose(BestKeys& best, const Tally& mine) const {
-    Chosen chosen{.total = cluster_.all(mine), .mine = true};
+  // The K largest of a row of which everybody has a part.
+  template <class Row>
+  __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target,
+                           bool ranks) const {
+    Chosen chosen{.mine = true};
+    const bool in_cluster = cluster_.size() > 1;
+    if (in_cluster && part.is_one_tile()) {
+      part.gather_once(best, target, ranks, [&](const Tally& mine) {
+        chosen.total = cluster_.all(mine);
+        bound_by_cluster(best, mine);
+      });
+    } else {
+      const Tally mine = part.gather(best, target, ranks);
+      chosen.total = cluster_.all(mine);
+      if (in_cluster) {
+        bound_by_cluster(best, mine);
+      } else if (!best.few(best.count())) {
+        best.bound(mine.largest);
+      }
+    }
     if (on_grid()) {
       chosen.mine = meet_on_grid(best, chosen.total);
-    } else if (cluster_.size() > 1) {
+    } else if (in_cluster) {
       chosen.mine = meet_in_cluster(best);
     }
     if (!chosen.mine) return chosen;
-    const int n = best.select(best.list(), BestKeys::room());
+    int n = 0;
     chosen.keys = best.order(n);
     chosen.count = min(n, best.k());
     return chosen;
   }
 
  private:
-  __device__ bool meet_in_cluster(BestKeys& best) const {
+  // Before the cluster's first arrival: after it others may send.
+  __device__ static Shared& with_barrier(Shared& shared) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    // The fold left every warp's largest in this block's slots.
+    const auto size = static_cast<int>(__clusterSizeInBlocks());
+    if (size > 1 && threadIdx.x == 0) expect_senders(shared.gathered, size - 1);
+#endif
+    return shared;
+  }
+
+  // The fold left every warp's largest in this block's slots. Where they are too few, the block's own threads
+  // have to do.
+  __device__ void bound_by_cluster(BestKeys& best, const Tally& mine) const {
     const auto thread = static_cast<int>(threadIdx.x);
     const int warps = cluster_.size() * static_cast<int>(blockDim.x) / kWarp;
-    best.bound(thread < warps ? shared_.cluster.slots[thread].largest : minus_infinity<float>());
-    const auto in_first = [](auto* mine) {
-      return static_cast<decltype(mine)>(__cluster_map_shared_rank(mine, 0));
-    };
-    const int n = best.select(in_first(best.list()) + rank() * meeting_.room, meeting_.room);
-    if (thread == 0) in_first(shared_.counts)[rank()] = n;
-    __cluster_barrier_arrive();
-    __cluster_barrier_wait();
-    if (rank() != 0) return false;
-    best.absorb(best.list(), shared_.counts, cluster_.size(), meeting_.room);
+    const float slot =
+        thread < warps ? shared_.cluster.slots[thread].largest : minus_infinity<float>();
+    best.bound(warps >= best.k() ? slot : mine.largest);
+  }
+
+  // Segment r of the list: how many keys part r has, and the keys.
+  __device__ Key* segment(const BestKeys& best, int r) const {
+    return best.list() + r * meeting_.room;
+  }
+
+  __device__ bool meet_in_cluster(BestKeys& best) const {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    const auto thread = static_cast<int>(threadIdx.x);
+    Key* mine = segment(best, rank());
+    const int n = best.select(mine + 1, meeting_.room - 1);
+    if (thread == 0) mine[0] = static_cast<Key>(n);
+    __syncthreads();
+    if (rank() != 0) {
+      if (thread == 0) announce_bytes(shared_.gathered, (n + 1) * gpu_choose::kKeyBytes, 0);
+      for (int i = thread; i <= n; i += static_cast<int>(blockDim.x)) {
+        send(mine[i], mine + i, shared_.gathered, 0);
+      }
+      return false;
+    }
+    wait_for_bytes(shared_.gathered);
+    best.absorb(
+        cluster_.size(), [&](int r) { return static_cast<int>(segment(best, r)[0]); },
+        [&](int r) { return segment(best, r) + 1; });
 #endif
     return true;
   }
@@ -415,7 +518,9 @@ class Team {
     __threadfence();
     const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
     total = grid.all(row(), BlockFold<MergeTallies>(shared_.tallies));
-    best.absorb(meeting_.keys(row()), meeting_.counts(row()), meeting_.parts, meeting_.room);
+    best.absorb(
+        meeting_.parts, [&](int r) { return meeting_.counts(row())[r]; },
+        [&](int r) { return meeting_.keys(row()) + r * meeting_.room; });
     return true;
   }
 
