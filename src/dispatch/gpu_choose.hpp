@@ -28,7 +28,8 @@ constexpr bool is_general(const Problem& p) {
   return !p.only_scaled || !p.whole_rows || !p.unit_stride || !p.even_rows;
 }
 
-constexpr int packs_each(const Problem& p) { return is_general(p) ? 2 : 4; }
+// Packs of a thread at a time.
+constexpr int packs_each(bool general) { return general ? 2 : 8; }
 
 constexpr std::int64_t packs(const Problem& p) {
   const std::int64_t n =
@@ -45,7 +46,7 @@ constexpr std::int64_t wanted(const Problem& p) { return std::min(p.k, kMostK); 
 constexpr int threads(const Problem& p, std::int64_t n) {
   int t = 128;
   while (t < kMostThreads &&
-         (std::int64_t{t} * packs_each(p) < n || t < wanted(p) + wanted(p) / 2)) {
+         (std::int64_t{t} * packs_each(is_general(p)) < n || t < wanted(p) + wanted(p) / 2)) {
     t *= 2;
   }
   return t;
@@ -66,7 +67,7 @@ inline Plan part(const Problem& p, int split) {
   plan.chunk = static_cast<int>(chunk);
   plan.blocks = p.rows * split;
   plan.shared_bytes = shared_bytes(plan.threads);
-  plan.packs = packs_each(p);
+  plan.packs = packs_each(is_general(p));
   plan.general = is_general(p);
   plan.looped = true;
   return plan;
@@ -107,9 +108,9 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   return cluster_of(p, std::max(2, cluster_split(p, m)));
 }
 
-// Keys that a part of the grid leaves at most.
+// Keys that a part of the grid leaves at most, and one that counts them.
 constexpr std::int64_t grid_room(const Problem& p) {
-  return std::min(2 * kMostK, wanted(p) + wanted(p) / 2 + 32);
+  return std::min(2 * kMostK, wanted(p) + wanted(p) / 2 + 32) + 1;
 }
 
 // Blocks all over the GPU; who comes last has the row.
@@ -119,7 +120,7 @@ inline Plan grid_of(const Problem& p, int parts) {
   plan.scratch_bytes =
       ticket_bytes(p.rows) +
       static_cast<std::size_t>(plan.blocks) *
-          static_cast<std::size_t>(kTallyBytes + 4 + grid_room(p) * kKeyBytes);
+          static_cast<std::size_t>(kTallyBytes + grid_room(p) * kKeyBytes);
   return plan;
 }
 

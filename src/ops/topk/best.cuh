@@ -2,8 +2,7 @@
 //
 // An element is offered where its key is above the limit: at least K keys that are not below it are known to
 // be there. Two things raise the limit. Of the largest element that each thread has seen, the K-th is such a
-// bound; one warp finds it while the others wait. And where the keys have no room left, all but the K largest
-// go.
+// bound: a bisection with barriers that count. And where the keys have no room left, all but the K largest go.
 #pragma once
 
 #include "dispatch/gpu_choose.hpp"
@@ -22,8 +21,7 @@ class BestKeys {
     int count;    // keys that were offered
     int taken;    // and of them selected
     int sums[3];  // of a count over the block: this one, the next, the one before
-    Key limit;
-    alignas(16) unsigned words[gpu_choose::kMostThreads];
+    unsigned low[32], high[32];
     BlockFold<LargestKey>::Scratch keys;
   };
 
@@ -45,16 +43,7 @@ class BestKeys {
   __device__ bool few(int count) const { return count <= k_ + k_ / 4 + 32; }
 
   // Raises the limit by the K-th largest of what the threads bring, or by a little less.
-  __device__ void bound(float largest) {
-    shared_.words[thread()] = ordered(largest);
-    __syncthreads();
-    if (thread() < 32) {
-      const Key limit = bound_of(shared_.words, threads() / 32, k_);
-      if (thread() == 0) shared_.limit = limit;
-    }
-    __syncthreads();
-    raise(shared_.limit);
-  }
+  __device__ void bound(float largest) { raise(bound_of(shared_, k_, largest)); }
 
   // A thread's place for `count` keys; null where there is no room.
   __device__ Key* place_if_room(int count) {
@@ -81,24 +70,33 @@ class BestKeys {
     return shared_.taken;
   }
 
-  // What other parts selected, `counts(r)` keys from `from(r)` on, is now what was offered.
-  template <class Counts, class From>
-  __device__ void absorb(int parts, Counts counts, From from) {
-    int n = 0;
-    for (int r = 0; r < parts; ++r) {
-      const int more = counts(r);
-      if (n + more > room()) {
+  // What other parts selected is now what was offered: segment r, at from + r · apart, has a key that counts
+  // and then so many keys. A warp a segment, while all of them have room.
+  __device__ void absorb(const Key* from, int parts, int apart) {
+    int total = 0;
+    for (int r = lane(); r < parts; r += 32) total += static_cast<int>(from[r * apart]);
+    total = __reduce_add_sync(kAll, total);
+    if (thread() == 0) shared_.count = 0;
+    __syncthreads();
+    if (total <= room()) {
+      for (int r = thread() / 32; r < parts; r += threads() / 32) {
+        const auto more = static_cast<int>(from[r * apart]);
+        int at = 0;
+        if (lane() == 0) at = atomicAdd(&shared_.count, more);
+        at = __shfl_sync(kAll, at, 0);
+        for (int i = lane(); i < more; i += 32) keys_[at + i] = from[r * apart + 1 + i];
+      }
+    } else {
+      for (int r = 0; r < parts; ++r) {
+        const auto more = static_cast<int>(from[r * apart]);
+        if (shared_.count + more > room()) cut(k_);
+        const int n = shared_.count;
         __syncthreads();
-        if (thread() == 0) shared_.count = n;
-        cut(k_);
-        n = shared_.count;
+        for (int i = thread(); i < more; i += threads()) keys_[n + i] = from[r * apart + 1 + i];
+        if (thread() == 0) shared_.count = n + more;
         __syncthreads();
       }
-      for (int i = thread(); i < more; i += threads()) keys_[n + i] = from(r)[i];
-      n += more;
     }
-    __syncthreads();
-    if (thread() == 0) shared_.count = n;
     __syncthreads();
   }
 
@@ -121,47 +119,24 @@ class BestKeys {
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
   __device__ static int lane() { return thread() % 32; }
 
-  // By one warp: a bisection that ends when not many more than K of the words are left. A lane looks at its
-  // words anew each time: to keep them would take registers that the loop over a row has filled.
-  __device__ static Key bound_of(const unsigned* words, int each, int k) {
+  // A bisection that ends when not many more than K of the threads' values are left.
+  __device__ static Key bound_of(Shared& shared, int k, float largest) {
     const unsigned none = ordered(minus_infinity<float>());
-    const auto my_words = static_cast<unsigned>(__cvta_generic_to_shared(words + lane() * each));
-    const auto four = [my_words](int j, unsigned(&w)[4]) {
-      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
-                   : "r"(my_words + 4U * static_cast<unsigned>(j)));
-    };
-    const auto count_from = [&](unsigned from) {
-      int n = 0;
-#pragma unroll 1
-      for (int j = 0; j < each; j += 4) {
-        unsigned w[4];
-        four(j, w);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) n += w[i] >= from ? 1 : 0;
-      }
-      return __reduce_add_sync(kAll, n);
-    };
-    unsigned low = 0xFFFFFFFFU;
-    unsigned high = 0;
-#pragma unroll 1
-    for (int j = 0; j < each; j += 4) {
-      unsigned w[4];
-      four(j, w);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        low = min(low, w[i] > none ? w[i] : low);
-        high = max(high, w[i]);
-      }
+    const unsigned word = ordered(largest);
+    const unsigned low_of_warp = __reduce_min_sync(kAll, word == none ? kAll : word);
+    const unsigned high_of_warp = __reduce_max_sync(kAll, word);
+    if (lane() == 0) {
+      shared.low[thread() / 32] = low_of_warp;
+      shared.high[thread() / 32] = high_of_warp;
     }
-    int n = count_from(none + 1);
-    if (n < k) return 0;
-    low = __reduce_min_sync(kAll, low);
-    high = __reduce_max_sync(kAll, high);
+    int n = __syncthreads_count(word != none);
+    const bool has = lane() < threads() / 32;
+    unsigned low = __reduce_min_sync(kAll, has ? shared.low[lane()] : kAll);
+    unsigned high = __reduce_max_sync(kAll, has ? shared.high[lane()] : 0U);
     if (k == 1) low = high;
     while (n > k + k / 8 + 4 && low < high) {
       const unsigned middle = low + (high - low + 1) / 2;
-      const int above = count_from(middle);
+      const int above = __syncthreads_count(word >= middle);
       if (above >= k) {
         low = middle;
         n = above;
@@ -169,7 +144,8 @@ class BestKeys {
         high = middle - 1;
       }
     }
-    return just_below(low);
+    __syncthreads();  // the slots are free again
+    return n < k ? 0 : just_below(low);
   }
 
   // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.

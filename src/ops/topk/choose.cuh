@@ -1,7 +1,8 @@
 // The K largest of a row and its State in one read, by a block, a cluster of blocks, or blocks all over the GPU.
 //
-// Every thread folds packs as a softmax does. A tile whose maximum is not above the limit costs a compare and
-// one barrier, which counts the threads that have something to offer; the next tile is on its way meanwhile.
+// Every thread folds tiles of packs as a softmax does. A tile whose maximum is not above the limit costs one
+// compare. Now and then, after one, two, four tiles and so on, the block meets and raises the limit; who found no
+// room for what he had to offer looks at those tiles again.
 #pragma once
 
 #include "core/exponential.hpp"
@@ -50,7 +51,7 @@ class ChooseRow {
   using Held = typename Logits::Held;
   static constexpr int kLanes = Logits::kLanes;
   static constexpr bool kAny = std::is_void_v<Out>;
-  static constexpr int kPacks = kAny ? 2 : 4;  // a thread, at a time
+  static constexpr int kPacks = gpu_choose::packs_each(kAny);  // a thread, at a time
 
   __device__ ChooseRow(const Args& args, std::int64_t row, double scale, double temperature)
       : logits_(make(args, row, temperature)),
@@ -143,25 +144,6 @@ class Part {
     end_ = min(begin_ + size, row.packs());
   }
 
-  // body(tile, first pack of this thread) for every tile in the order of the columns, from a pack on, the next
-  // being on its way meanwhile, until it answers false. The pack after the last that it saw.
-  template <class Body>
-  __device__ int tiles(int from, Body body) const {
-    typename Row::Stored next[P];
-    int first = from + thread();
-    fetch(first, next);
-    bool more = true;
-    while (more && first - thread() < end_) {
-      Tile tile;
-#pragma unroll
-      for (int p = 0; p < P; ++p) tile[p] = row_.hold(next[p], first + p * step(), end_);
-      fetch(first + P * step(), next);
-      more = body(tile, first);
-      first += P * step();
-    }
-    return first - thread();
-  }
-
   // body(element, column, whether there is one) for the edges, by whole blocks.
   template <class Body>
   __device__ void edges(Body body) const {
@@ -193,35 +175,31 @@ class Part {
   // The keys of the largest elements, and the tally of all.
   __device__ Tally gather(BestKeys& best, const Target& target, bool ranks) const {
     Tally mine = MergeTallies::identity();
-    int used = 0;   // keys at most
-    int again = 1;  // the tile with which the limit is raised next
-    int turn = 0;
-    const int last = (end_ - begin_ + P * step() - 1) / (P * step());
-    for (int i = begin_; i < end_;) {
-      i = tiles(i, [&](const Tile& tile, int first) {
-        const Tally folded = fold(tile, first);
-        mine = MergeTallies()(mine, folded);
-        if (ranks) mine.before += before(tile, first, target);
-        if (++turn == again) {
-          if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
-          again *= 2;
-        }
-        // One compare and one barrier, as long as there is surely room for all that is offered.
-        const float v = value_of(best.limit());
-        const int offering = __syncthreads_count(folded.largest > v) * kElements;
-        if (used + offering > BestKeys::room()) {
-          used = best.count();
-          __syncthreads();
-        }
-        used += offering;
-        if (used > BestKeys::room()) return false;
-        if (folded.largest > v) offer<false>(best, tile, first);
-        return true;
-      });
-      if (used <= BestKeys::room()) continue;
-      best.raise(offer_slowly(*this, best, i - P * step() + thread(), mine.largest));
-      used = best.count();
-      __syncthreads();
+    const int tile_step = P * step();
+    const int last = (end_ - begin_ + tile_step - 1) / tile_step;
+    int failed = -1;  // the first tile that found no room
+    int meets = 1;    // the tile with which the block meets next
+    int first = begin_ + thread();
+    for (int turn = 1; turn <= last; ++turn, first += tile_step) {
+      Tile tile;
+      load(first, tile);
+      const Tally folded = fold(tile, first);
+      mine = MergeTallies()(mine, folded);
+      if (ranks) mine.before += before(tile, first, target);
+      if (turn == meets) {
+        meets *= 2;
+        if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
+      }
+      if (failed < 0 && folded.largest > value_of(best.limit())) {
+        if (!offer<false>(best, tile, first)) failed = first;
+      }
+      if (turn + 1 == meets && __syncthreads_or(failed >= 0)) {
+        best.raise(offer_again(*this, best, failed, first, mine.largest));
+        failed = -1;
+      }
+    }
+    if (__syncthreads_or(failed >= 0)) {
+      best.raise(offer_again(*this, best, failed, first - tile_step, mine.largest));
     }
     edges([&](float x, int column, bool has) {
       mine = MergeTallies()(mine, row_.fold_one(x));
@@ -247,11 +225,10 @@ class Part {
       if (ranks && has && target.follows(x, column)) ++mine.before;
     });
     meet(mine);
-    const float v = value_of(best.limit());
-    if (__syncthreads_count(folded.largest > v) * kElements > BestKeys::room()) {
-      best.raise(offer_slowly(*this, best, first, folded.largest));
-    } else if (folded.largest > v) {
-      offer<false>(best, tile, first);
+    bool failed = false;
+    if (folded.largest > value_of(best.limit())) failed = !offer<false>(best, tile, first);
+    if (__syncthreads_or(failed)) {
+      best.raise(offer_again(*this, best, failed ? first : -1, first, mine.largest));
     }
     edges([&](float x, int column, bool) { offer_one(best, x, column); });
     __syncthreads();
@@ -309,19 +286,18 @@ class Part {
     });
   }
 
-  // Where a tile may not find room. It is read again, and this is called, not inlined, outside the loop over
-  // tiles: that one keeps two of them in registers and has none to give. The limit afterwards.
-  __device__ __noinline__ static Key offer_slowly(Part part, BestKeys best, int first,
-                                                  float largest_yet) {
+  // The tiles from the first that found no room, −1 for none, up to the last, once more. Called, not inlined:
+  // what is rare should not take the loop's registers. The limit afterwards.
+  __device__ __noinline__ static Key offer_again(Part part, BestKeys best, int failed, int last,
+                                                 float largest_yet) {
     best.bound(largest_yet);
-    Tile tile;
-    part.load(first, tile);
-    bool again = false;
     offer_until(best, [&] {
-      const bool done = again ? part.template offer<true>(best, tile, first)
-                              : part.template offer<false>(best, tile, first);
-      again = true;
-      return done;
+      for (; failed >= 0 && failed <= last; failed += P * step()) {
+        Tile tile;
+        part.load(failed, tile);
+        if (!part.template offer<true>(best, tile, failed)) return false;
+      }
+      return true;
     });
     return best.limit();
   }
@@ -331,24 +307,31 @@ class Part {
   // are read again: registers have no index.
   template <bool Again>
   __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
+    constexpr int kWords = (kElements + 31) / 32;
     const Key limit = best.limit();
     const float v = value_of(limit);
-    unsigned passing = 0;  // a bit an element
+    unsigned passing[kWords] = {};  // a bit an element
     int bit = 0;
     elements(tile, first, [&](float x, int column) {
       const bool passes =
           x > v || (Again && x == v && key_of(x, static_cast<unsigned>(column)) > limit);
-      passing |= passes ? 1U << bit : 0U;
+      passing[bit / 32] |= passes ? 1U << bit % 32 : 0U;
       ++bit;
     });
-    if (passing == 0) return true;
-    Key* to = best.place_if_room(__popc(passing));
+    int count = 0;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) count += __popc(passing[w]);
+    if (count == 0) return true;
+    Key* to = best.place_if_room(count);
     if (to == nullptr) return false;
-    for (; passing != 0; passing &= passing - 1) {
-      const int at = __ffs(static_cast<int>(passing)) - 1;
-      const int column = static_cast<int>(row_.column(first + at / Row::kLanes * step())) +
-                         at % Row::kLanes;
-      *to++ = key_of(row_.at(column), static_cast<unsigned>(column));
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      for (unsigned rest = passing[w]; rest != 0; rest &= rest - 1) {
+        const int at = 32 * w + __ffs(static_cast<int>(rest)) - 1;
+        const int column = static_cast<int>(row_.column(first + at / Row::kLanes * step())) +
+                           at % Row::kLanes;
+        *to++ = key_of(row_.at(column), static_cast<unsigned>(column));
+      }
     }
     return true;
   }
@@ -367,12 +350,13 @@ struct Common {
   int size;                     // packs a part
 };
 
-// Where the blocks of a row leave what they selected. In a cluster that is the first block's shared memory; on
-// the grid the workspace: for each row a ticket, and for each part its tally, its count and its keys.
+// Where the blocks of a row leave what they selected: segments of a key that counts and so many keys. In a
+// cluster they are in the first block's shared memory; on the grid in the workspace, which has for each row a
+// ticket, and for each part a tally and a segment.
 struct Meeting {
   std::byte* workspace = nullptr;
   int parts = 1;  // of the grid: blocks a row
-  int room = 0;   // keys a part
+  int room = 0;   // keys of a segment, with the one that counts
   std::int64_t rows = 0;
 
   __device__ unsigned* ticket(std::int64_t row) const {
@@ -381,11 +365,8 @@ struct Meeting {
   __device__ Tally* tallies(std::int64_t row) const {
     return reinterpret_cast<Tally*>(workspace + gpu_choose::ticket_bytes(rows)) + row * parts;
   }
-  __device__ Key* keys(std::int64_t row) const {
-    return reinterpret_cast<Key*>(tallies(rows)) + row * parts * room;
-  }
-  __device__ int* counts(std::int64_t row) const {
-    return reinterpret_cast<int*>(keys(rows)) + row * parts;
+  __device__ Key* segment(std::int64_t row, int part) const {
+    return reinterpret_cast<Key*>(tallies(rows)) + (row * parts + part) * room;
   }
 };
 static_assert(sizeof(Tally) == gpu_choose::kTallyBytes);
@@ -472,17 +453,18 @@ class Team {
     best.bound(warps >= best.k() ? slot : mine.largest);
   }
 
-  // Segment r of the list: how many keys part r has, and the keys.
-  __device__ Key* segment(const BestKeys& best, int r) const {
-    return best.list() + r * meeting_.room;
+  // A part's own segment, at the place that it has among all.
+  __device__ int select(BestKeys& best, Key* segment) const {
+    const int n = best.select(segment + 1, meeting_.room - 1);
+    if (threadIdx.x == 0) segment[0] = static_cast<Key>(n);
+    return n;
   }
 
   __device__ bool meet_in_cluster(BestKeys& best) const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     const auto thread = static_cast<int>(threadIdx.x);
-    Key* mine = segment(best, rank());
-    const int n = best.select(mine + 1, meeting_.room - 1);
-    if (thread == 0) mine[0] = static_cast<Key>(n);
+    Key* mine = best.list() + rank() * meeting_.room;
+    const int n = select(best, mine);
     __syncthreads();
     if (rank() != 0) {
       if (thread == 0) announce_bytes(shared_.gathered, (n + 1) * gpu_choose::kKeyBytes, 0);
@@ -492,9 +474,7 @@ class Team {
       return false;
     }
     wait_for_bytes(shared_.gathered);
-    best.absorb(
-        cluster_.size(), [&](int r) { return static_cast<int>(segment(best, r)[0]); },
-        [&](int r) { return segment(best, r) + 1; });
+    best.absorb(best.list(), cluster_.size(), meeting_.room);
 #endif
     return true;
   }
@@ -502,11 +482,8 @@ class Team {
   // Who comes last has everything.
   __device__ bool meet_on_grid(BestKeys& best, Tally& total) const {
     const auto thread = static_cast<int>(threadIdx.x);
-    const int n = best.select(meeting_.keys(row()) + rank() * meeting_.room, meeting_.room);
-    if (thread == 0) {
-      meeting_.tallies(row())[rank()] = total;
-      meeting_.counts(row())[rank()] = n;
-    }
+    select(best, meeting_.segment(row(), rank()));
+    if (thread == 0) meeting_.tallies(row())[rank()] = total;
     __threadfence();
     __syncthreads();
     if (thread == 0) {
@@ -518,9 +495,7 @@ class Team {
     __threadfence();
     const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
     total = grid.all(row(), BlockFold<MergeTallies>(shared_.tallies));
-    best.absorb(
-        meeting_.parts, [&](int r) { return meeting_.counts(row())[r]; },
-        [&](int r) { return meeting_.keys(row()) + r * meeting_.room; });
+    best.absorb(meeting_.segment(row(), 0), meeting_.parts, meeting_.room);
     return true;
   }
 

@@ -40,7 +40,7 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
         (plan.scratch_bytes - tickets) / static_cast<std::size_t>(plan.blocks);
     meeting = {.workspace = args.workspace,
                .parts = plan.split,
-               .room = static_cast<int>((a_part - gpu_choose::kTallyBytes - sizeof(int)) /
+               .room = static_cast<int>((a_part - gpu_choose::kTallyBytes) /
                                         gpu_choose::kKeyBytes),
                .rows = rows};
     cudaMemsetAsync(args.workspace, 0, tickets, static_cast<cudaStream_t>(args.stream));
