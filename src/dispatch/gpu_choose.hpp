@@ -41,71 +41,62 @@ constexpr std::int64_t packs(const Problem& p) {
 // Candidates that a part of a row leaves for the others.
 constexpr std::int64_t wanted(const Problem& p) { return std::min(p.k, kMostK); }
 
-// Threads for a part of `n` packs: as many as have a tile each, and enough that the K-th largest of what
-// they have seen says something.
-constexpr int threads(const Problem& p, std::int64_t n) {
-  int t = 128;
-  while (t < kMostThreads &&
-         (std::int64_t{t} * packs_each(is_general(p)) < n || t < wanted(p) + wanted(p) / 2)) {
+// Threads that have room for twice K keys.
+constexpr int least_threads(std::int64_t k) {
+  return std::max(128, gpu_rows::power_of_two_from(ceil_div(2 * k, kKeysEach)));
+}
+
+// Threads of a block that should not be small: a tile each as far as a part of `n` packs goes, and enough that
+// the K-th largest of what they have seen says something.
+constexpr int threads_for(const Problem& p, std::int64_t n) {
+  int t = least_threads(wanted(p));
+  while (t < kMostThreads && (t * packs_each(is_general(p)) < n || t < wanted(p) + wanted(p) / 2)) {
     t *= 2;
   }
   return t;
-}
-
-// Threads that have room for so many keys.
-constexpr int threads_for_keys(std::int64_t keys) {
-  return gpu_rows::power_of_two_from(ceil_div(keys, kKeysEach));
 }
 
 constexpr std::size_t shared_bytes(int threads) {
   return 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
 }
 
-inline Plan part(const Problem& p, int split) {
-  const std::int64_t chunk = ceil_div(packs(p), split);
-  Plan plan{.threads = threads(p, chunk), .split = split, .resident = true};
-  plan.chunk = static_cast<int>(chunk);
+inline Plan part(std::string_view variant, const Problem& p, int split, int threads) {
+  Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
+  plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
-  plan.shared_bytes = shared_bytes(plan.threads);
+  plan.shared_bytes = shared_bytes(threads);
   plan.packs = packs_each(is_general(p));
   plan.general = is_general(p);
   plan.looped = true;
   return plan;
 }
 
-inline Plan block(const Problem& p, const Machine&) {
-  Plan plan = part(p, 1);
-  plan.variant = "gpu_block";
-  return plan;
-}
+inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p, 1, threads); }
 
 // Clusters that can be: the first block must be able to take what all of them leave.
-constexpr bool fits_cluster(const Problem& p, const Machine& m, int split) {
-  return split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= 2 * kMostK &&
+constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int threads) {
+  return split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= kKeysEach * threads &&
          packs(p) / split >= 2 * kWarp;
 }
+inline Plan cluster_of(const Problem& p, int split, int threads) {
+  return part("gpu_cluster", p, split, threads);
+}
 
-// As many blocks a row as keep all processors busy, while each still has a pack a thread and the first can
-// take what all of them leave.
+// As many blocks a row as keep all processors busy, while each still has a pack a thread.
 constexpr int cluster_split(const Problem& p, const Machine& m) {
   int split = 1;
-  while (split < gpu_rows::most_cluster(m) &&
-         p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce &&
-         packs(p) / split >= 2 * kMostThreads && fits_cluster(p, m, 2 * split)) {
+  while (p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce &&
+         packs(p) / split >= 2 * kMostThreads && fits_cluster(p, m, 2 * split, kMostThreads)) {
     split *= 2;
   }
   return split;
 }
 
-inline Plan cluster_of(const Problem& p, int split) {
-  Plan plan = part(p, split);
-  plan.threads = std::max(plan.threads, threads_for_keys(split * (wanted(p) + 1)));
-  plan.shared_bytes = shared_bytes(plan.threads);
-  plan.variant = "gpu_cluster";
-  return plan;
+inline Plan block(const Problem& p, const Machine&) {
+  return block_of(p, threads_for(p, packs(p)));
 }
 inline Plan cluster(const Problem& p, const Machine& m) {
-  return cluster_of(p, std::max(2, cluster_split(p, m)));
+  return cluster_of(p, std::max(2, cluster_split(p, m)), kMostThreads);
 }
 
 // Keys that a part of the grid leaves at most, and one that counts them.
@@ -114,9 +105,8 @@ constexpr std::int64_t grid_room(const Problem& p) {
 }
 
 // Blocks all over the GPU; who comes last has the row.
-inline Plan grid_of(const Problem& p, int parts) {
-  Plan plan = part(p, parts);
-  plan.variant = "gpu_grid";
+inline Plan grid_of(const Problem& p, int parts, int threads) {
+  Plan plan = part("gpu_grid", p, parts, threads);
   plan.scratch_bytes =
       ticket_bytes(p.rows) +
       static_cast<std::size_t>(plan.blocks) *
@@ -129,19 +119,24 @@ inline Plan grid(const Problem& p, const Machine& m) {
   return grid_of(p, static_cast<int>(std::clamp<std::int64_t>(
                         std::min(most / std::max<std::int64_t>(p.rows, 1),
                                  packs(p) / (2 * kMostThreads)),
-                        2, 1024)));
+                        2, 1024)),
+                 kMostThreads);
 }
 
-// ---- launches by name: gpu_block:1, gpu_cluster:8, gpu_grid:33, the number being the blocks a row ----------
+// ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512: blocks a row, threads a block ---
 
 inline std::vector<std::string> launch_names(const Problem& p, const Machine& m) {
-  std::vector<std::string> names = {"gpu_block:1"};
-  for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
-    if (fits_cluster(p, m, split)) names.push_back("gpu_cluster:" + std::to_string(split));
-  }
-  for (int parts = 2; parts <= 256; parts *= 2) {
-    if (p.rows * parts <= 4 * m.gpu.processors && packs(p) / parts >= 64) {
-      names.push_back("gpu_grid:" + std::to_string(parts));
+  std::vector<std::string> names;
+  for (int threads = least_threads(wanted(p)); threads <= kMostThreads; threads *= 2) {
+    const std::string end = ":" + std::to_string(threads);
+    names.push_back("gpu_block:1" + end);
+    for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
+      if (!fits_cluster(p, m, split, threads)) continue;
+      names.push_back("gpu_cluster:" + std::to_string(split) + end);
+    }
+    for (int parts = 4; parts <= 256; parts *= 4) {
+      if (p.rows * parts > 4 * m.gpu.processors || packs(p) / parts < 64) continue;
+      names.push_back("gpu_grid:" + std::to_string(parts) + end);
     }
   }
   return names;
@@ -151,13 +146,22 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   int split = 0;
+  int threads = 0;
   const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, split);
+  auto parsed = std::from_chars(text.data() + colon + 1, end, split);
+  if (parsed.ec != std::errc{} || parsed.ptr == end || *parsed.ptr != ':') return std::nullopt;
+  parsed = std::from_chars(parsed.ptr + 1, end, threads);
   if (parsed.ec != std::errc{} || parsed.ptr != end || split < 1) return std::nullopt;
+  if (threads != gpu_rows::power_of_two_from(threads) || threads > kMostThreads ||
+      threads < least_threads(wanted(p))) {
+    return std::nullopt;
+  }
   const std::string_view variant = text.substr(0, colon);
-  if (variant == "gpu_block" && split == 1) return block(p, m);
-  if (variant == "gpu_cluster" && fits_cluster(p, m, split)) return cluster_of(p, split);
-  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p)) return grid_of(p, split);
+  if (variant == "gpu_block" && split == 1) return block_of(p, threads);
+  if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
+    return cluster_of(p, split, threads);
+  }
+  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p)) return grid_of(p, split, threads);
   return std::nullopt;
 }
 

@@ -49,7 +49,7 @@ __device__ __noinline__ Key one_by_one(const unsigned (&words)[N], int k) {
 
 // The K largest words of a warp, N of them a lane, that of expert lane + 32 · j at j: lane i has the i-th key.
 template <int N>
-__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWarp]) {
+__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWarp + 1]) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   unsigned mine = 0;
 #pragma unroll
@@ -65,9 +65,9 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWar
   for (int j = 0; j < N; ++j) {
     const unsigned reach = __ballot_sync(kAll, word[j] >= limit);
     const int place = count + __popc(reach & ((1U << lane) - 1));
-    if (word[j] >= limit && place < kWarp) {
-      slots[place] = static_cast<Key>(word[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
-    }
+    // What does not reach it goes where nobody looks, which is cheaper than a branch.
+    slots[word[j] >= limit ? min(place, kWarp) : kWarp] =
+        static_cast<Key>(word[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
     count += __popc(reach);
   }
   __syncwarp();
@@ -85,7 +85,7 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWar
 template <class In, int N, bool Biased>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate_rows(
     const __grid_constant__ GateArgs args) {
-  __shared__ Key slots[gpu_choose::kGateThreads / kWarp][kWarp];
+  __shared__ Key slots[gpu_choose::kGateThreads / kWarp][kWarp + 1];
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t row =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
@@ -102,13 +102,14 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate
   }
 #pragma unroll
   for (int j = 0; j < N; ++j) m = larger_or_nan(m, z[j]);
-  State<float> whole{m, 0};
-  broken = m != m;
+  broken = __any_sync(kAll, m != m);
+  State<float> whole = identity<float>();
   if (args.soft) {
-    const float s = shift(m);
+    whole.m = value_of_word(__reduce_max_sync(kAll, ordered(m)));
+    const float s = shift(whole.m);
 #pragma unroll
     for (int j = 0; j < N; ++j) whole.d += exponential(z[j] - s);
-    whole = warp_fold(whole, Merge<float>());
+    whole.d = warp_fold(whole.d, Add<float>());
     broken = broken || whole.d != whole.d;
   }
   const auto score = [&](float value) {
@@ -126,7 +127,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate
     }
     word[j] = e < experts ? ordered(by) : 0;
   }
-  broken = __any_sync(kAll, broken);
+  if (Biased) broken = __any_sync(kAll, broken);
   const Key key = largest_keys(word, args.k, slots[threadIdx.x / kWarp]);
   const bool writes = lane < args.k;
   const auto expert = static_cast<int>(index_of(key));

@@ -98,17 +98,18 @@ class BestKeys {
       }
     }
     __syncthreads();
+    if (few(shared_.count)) return;
+    Key largest = 0;
+    for (int i = thread(); i < shared_.count; i += threads()) largest = max(largest, keys_[i]);
+    bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
   }
 
-  // What was offered, or of it the K largest and a few more, in order; where that is, and how many.
+  // What was offered and is not below the limit, in order; where that is, and how many.
   __device__ Key* order(int& count) {
     if (few(shared_.count)) {
       count = shared_.count;
       return ordered_from(keys_, list_, count);
     }
-    Key largest = 0;
-    for (int i = thread(); i < shared_.count; i += threads()) largest = max(largest, keys_[i]);
-    bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
     count = select(list_, room());
     return ordered_from(list_, keys_, count);
   }

@@ -70,6 +70,13 @@ class ChooseRow {
   __device__ static void values(const Held& held, float (&x)[kLanes]) { Logits::values(held, x); }
   __device__ float at(std::int64_t c) const { return logits_.at(c); }
 
+  // The largest of a pack, NaN not counting.
+  __device__ static float largest(const Held& held) {
+    const Held one[1] = {held};
+    const float m = Logits::largest(one);
+    return m == m ? m : minus_infinity<float>();
+  }
+
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
 
@@ -303,36 +310,38 @@ class Part {
   }
 
   // The elements of a tile that are above the limit; false where they found no room. Those of equal value came
-  // later than all that the limit was made of, unless it was made while this tile waited. The few that pass
-  // are read again: registers have no index.
+  // later than all that the limit was made of, unless it was made while this tile waited. The few packs that
+  // have one are read again: registers have no index.
   template <bool Again>
   __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
-    constexpr int kWords = (kElements + 31) / 32;
     const Key limit = best.limit();
     const float v = value_of(limit);
-    unsigned passing[kWords] = {};  // a bit an element
-    int bit = 0;
-    elements(tile, first, [&](float x, int column) {
-      const bool passes =
-          x > v || (Again && x == v && key_of(x, static_cast<unsigned>(column)) > limit);
-      passing[bit / 32] |= passes ? 1U << bit % 32 : 0U;
-      ++bit;
-    });
-    int count = 0;
+    unsigned packs = 0;  // a bit each
 #pragma unroll
-    for (int w = 0; w < kWords; ++w) count += __popc(passing[w]);
+    for (int p = 0; p < P; ++p) {
+      const float m = Row::largest(tile[p]);
+      packs |= (Again ? m >= v : m > v) ? 1U << p : 0U;
+    }
+    const auto for_passing = [&](auto body) {
+      for (unsigned rest = packs; rest != 0; rest &= rest - 1) {
+        const int i = first + (__ffs(static_cast<int>(rest)) - 1) * step();
+        float x[Row::kLanes];
+        Row::values(row_.hold(row_.fetch(i), i, end_), x);
+        const auto column = static_cast<int>(row_.column(i));
+#pragma unroll
+        for (int k = 0; k < Row::kLanes; ++k) {
+          if (!(Again ? x[k] >= v && x[k] > minus_infinity<float>() : x[k] > v)) continue;
+          const Key key = key_of(x[k], static_cast<unsigned>(column + k));
+          if (!Again || key > limit) body(key);
+        }
+      }
+    };
+    int count = 0;
+    for_passing([&](Key) { ++count; });
     if (count == 0) return true;
     Key* to = best.place_if_room(count);
     if (to == nullptr) return false;
-#pragma unroll
-    for (int w = 0; w < kWords; ++w) {
-      for (unsigned rest = passing[w]; rest != 0; rest &= rest - 1) {
-        const int at = 32 * w + __ffs(static_cast<int>(rest)) - 1;
-        const int column = static_cast<int>(row_.column(first + at / Row::kLanes * step())) +
-                           at % Row::kLanes;
-        *to++ = key_of(row_.at(column), static_cast<unsigned>(column));
-      }
-    }
+    for_passing([&](Key key) { *to++ = key; });
     return true;
   }
 
