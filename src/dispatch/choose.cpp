@@ -124,9 +124,8 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     return {};
   }
   if (chooses(p.op)) {
-    const std::string refusal = p.op == Op::topk   ? gpu_choose::refuse(p, m)
-                                : p.op == Op::gate ? gpu_choose::refuse_gate(p, m)
-                                                   : "no kernel for a GPU yet";
+    const std::string refusal =
+        p.op == Op::gate ? gpu_choose::refuse_gate(p, m) : gpu_choose::refuse_any_k(p, m);
     if (!refusal.empty()) {
       say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
       return {};

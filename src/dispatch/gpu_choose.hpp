@@ -46,14 +46,10 @@ constexpr int least_threads(std::int64_t k) {
   return std::max(128, gpu_rows::power_of_two_from(ceil_div(2 * k, kKeysEach)));
 }
 
-// Threads of a block that should not be small: a tile each as far as a part of `n` packs goes, and enough that
-// the K-th largest of what they have seen says something.
-constexpr int threads_for(const Problem& p, std::int64_t n) {
-  int t = least_threads(wanted(p));
-  while (t < kMostThreads && (t * packs_each(is_general(p)) < n || t < wanted(p) + wanted(p) / 2)) {
-    t *= 2;
-  }
-  return t;
+// Small blocks where rows are many, so that one selects while others read; but enough threads that the K-th
+// largest of what they have seen says something.
+constexpr int small_threads(std::int64_t k) {
+  return std::min(kMostThreads, std::max(least_threads(k), gpu_rows::power_of_two_from(k + k / 2)));
 }
 
 constexpr std::size_t shared_bytes(int threads) {
@@ -82,21 +78,34 @@ inline Plan cluster_of(const Problem& p, int split, int threads) {
   return part("gpu_cluster", p, split, threads);
 }
 
-// As many blocks a row as keep all processors busy, while each still has a pack a thread.
+// As many blocks a row as there are processors for, while each still has two packs a thread of a small block.
 constexpr int cluster_split(const Problem& p, const Machine& m) {
   int split = 1;
-  while (p.rows * split < m.gpu.processors * gpu_rows::kBlocksAtOnce &&
-         packs(p) / split >= 2 * kMostThreads && fits_cluster(p, m, 2 * split, kMostThreads)) {
+  while (2 * split * p.rows <= m.gpu.processors && packs(p) / split >= 2 * kMostThreads &&
+         fits_cluster(p, m, 2 * split, kMostThreads)) {
     split *= 2;
   }
   return split;
 }
 
-inline Plan block(const Problem& p, const Machine&) {
-  return block_of(p, threads_for(p, packs(p)));
+// Large blocks where rows are few, but a thread is to have a tile.
+constexpr int large_threads(const Problem& p, int split) {
+  int t = small_threads(wanted(p));
+  if (split > 1) t = std::max(t, 256);
+  while (t < kMostThreads && (std::int64_t{t} * packs_each(is_general(p)) < packs(p) / split ||
+                              split * (wanted(p) + 1) > kKeysEach * t)) {
+    t *= 2;
+  }
+  return t;
+}
+
+inline Plan block(const Problem& p, const Machine& m) {
+  const bool many = p.rows > 2 * m.gpu.processors;
+  return block_of(p, many ? small_threads(wanted(p)) : large_threads(p, 1));
 }
 inline Plan cluster(const Problem& p, const Machine& m) {
-  return cluster_of(p, std::max(2, cluster_split(p, m)), kMostThreads);
+  const int split = std::max(2, cluster_split(p, m));
+  return cluster_of(p, split, large_threads(p, split));
 }
 
 // Keys that a part of the grid leaves at most, and one that counts them.
@@ -116,11 +125,38 @@ inline Plan grid_of(const Problem& p, int parts, int threads) {
 
 inline Plan grid(const Problem& p, const Machine& m) {
   const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
-  return grid_of(p, static_cast<int>(std::clamp<std::int64_t>(
-                        std::min(most / std::max<std::int64_t>(p.rows, 1),
-                                 packs(p) / (2 * kMostThreads)),
-                        2, 1024)),
-                 kMostThreads);
+  const std::int64_t parts =
+      std::min(most / std::max<std::int64_t>(p.rows, 1), packs(p) / (4 * kMostThreads));
+  return grid_of(p, static_cast<int>(std::clamp<std::int64_t>(parts, 2, 256)), kMostThreads);
+}
+
+// Any K: keys in the workspace, as many rows at once as a part of the memory holds.
+constexpr int sorted_keys(std::int64_t k) {
+  return std::max(2, gpu_rows::power_of_two_from(k));
+}
+inline Plan sort(const Problem& p, const Machine&) {
+  Plan plan{.variant = "gpu_sort", .threads = kMostThreads};
+  const std::int64_t row_bytes = std::int64_t{sorted_keys(p.k)} * kKeyBytes;
+  const std::int64_t at_once = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1,
+                                                        std::max<std::int64_t>(p.rows, 1));
+  plan.blocks = at_once;
+  plan.scratch_bytes = static_cast<std::size_t>(at_once * row_bytes);
+  plan.general = is_general(p);
+  return plan;
+}
+
+// Keys of a part's segment on the grid, as the workspace has them.
+inline int segment_room(const Plan& plan) {
+  const std::int64_t rows = plan.blocks / plan.split;
+  const auto a_part = (plan.scratch_bytes - ticket_bytes(rows)) / static_cast<std::size_t>(plan.blocks);
+  return static_cast<int>((a_part - kTallyBytes) / kKeyBytes);
+}
+
+// Candidates that a launch has room for.
+inline int most_candidates(const Plan& plan) {
+  const std::int64_t room = std::int64_t{kKeysEach} * plan.threads;
+  if (plan.scratch_bytes > 0) return static_cast<int>(std::min<std::int64_t>(room / 2, segment_room(plan) - 1));
+  return static_cast<int>(std::min(room / 2, room / plan.split - 1));
 }
 
 // ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512: blocks a row, threads a block ---
@@ -167,14 +203,19 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
 
 // ---- what can run, and what is chosen ---------------------------------------------------------------------
 
-inline std::string refuse(const Problem& p, const Machine& m) {
+inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
   if (p.cols >= std::int64_t{1} << 31) return "it takes fewer than 2^31 columns";
   if (p.rows > gpu_rows::kMostBlockRows) {
     return "it takes at most " + std::to_string(gpu_rows::kMostBlockRows) + " rows";
   }
+  return {};
+}
+
+inline std::string refuse(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
+  if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
   return {};
 }
 
@@ -190,12 +231,15 @@ inline std::string refuse_grid(const Problem& p, const Machine& m) {
   return {};
 }
 
-// A block a row where rows are many, a cluster where they are few, the whole GPU where even clusters would leave
-// most of it idle and a row is long.
+// A block a row where rows are many, a cluster where they are few, the whole GPU where there are no clusters or
+// even they would leave a block with many tiles.
 inline Plan best(const Problem& p, const Machine& m) {
+  if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   const int split = cluster_split(p, m);
-  const bool idles = p.rows * split * 2 <= m.gpu.processors;
-  if (idles && packs(p) / split >= 8 * kMostThreads && refuse_grid(p, m).empty()) return grid(p, m);
+  const bool idles = 2 * split * p.rows <= m.gpu.processors;
+  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
+    return grid(p, m);
+  }
   return split > 1 ? cluster(p, m) : block(p, m);
 }
 

@@ -28,10 +28,12 @@ __device__ inline int larger_in_run(const unsigned long long* run, unsigned long
 }
 
 // `size` is a power of two, at least 2; by a whole block. Keys are distinct, or equal ones alike.
-__device__ inline void sort_descending(unsigned long long* keys, int size) {
+static __device__ __noinline__ void sort_descending(unsigned long long* keys, int size) {
   for (int width = 2; width <= size; width *= 2) {
+#pragma unroll 1
     for (int apart = width / 2; apart > 0; apart /= 2) {
       __syncthreads();
+#pragma unroll 1
       for (int pair = static_cast<int>(threadIdx.x); pair < size / 2;
            pair += static_cast<int>(blockDim.x)) {
         const int low = 2 * pair - (pair & (apart - 1));

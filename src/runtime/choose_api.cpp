@@ -14,11 +14,13 @@
 namespace onepass {
 namespace {
 
-// Candidates that a piece of a row can leave.
-std::int64_t candidates(const RowArgs& args, const Select& select) {
+// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans: it takes a
+// usual number, and a row that asks for more is searched.
+std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
   if (args.op != Op::sample) return select.k;
-  if (select.top_k.rows) return args.space.cols;
-  return std::min(args.space.cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
+  const std::int64_t cols = args.space.cols;
+  if (select.top_k.rows) return on_gpu ? std::min(cols, kUnlessAsked) : cols;
+  return std::min(cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
 }
 
 // What the caller calls the op's output.
@@ -67,7 +69,7 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
     if (Status status = check_select_values(args, select); !status.ok()) return status;
   }
   Problem problem = describe(args);
-  problem.k = candidates(args, select);
+  problem.k = candidates(args, select, on_gpu);
   problem.wants_lse = args.lse || args.target;
   problem.weighs =
       select.values == TopkValues::probability || select.values == TopkValues::renormalized;

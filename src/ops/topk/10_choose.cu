@@ -25,14 +25,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
   const std::int64_t at = common.first_row + team.row();
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.scale, temperature);
-  Target target;
-  if (out.target) {
-    const auto token =
-        read<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype, 0);
-    if (token >= 0 && token < common.space.cols) {
-      target = {static_cast<int>(token), row.at(token)};
-    }
-  }
+  const Target target = target_of(common, out, row, at);
   BestKeys best(shared.best, reinterpret_cast<Key*>(memory), static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
   Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
@@ -48,19 +41,8 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
 }  // namespace
 
 Status gpu_choose(const RowArgs& args, const Plan& plan) {
-  const Select& select = *args.select;
-  const TopkOutputs out{.k = select.k,
-                        .values = select.values,
-                        .sorted = select.sorted,
-                        .out = args.out,
-                        .indices = select.indices,
-                        .lse = args.lse,
-                        .target = args.target,
-                        .target_logprob = select.target_logprob,
-                        .target_rank = select.target_rank};
-  const Common common = common_of(
-      args, plan,
-      {.value = args.logits.temperature, .rows = args.logits.temperature_rows});
+  const TopkOutputs out = outputs_of(args);
+  const Common common = common_of(args, plan, temperature_of(args));
   return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
     return launch_choose(choose_rows<Row>, args, plan, common, out);
   });

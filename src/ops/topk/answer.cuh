@@ -12,16 +12,55 @@ struct TopkOutputs {
   Operand out, indices, lse, target, target_logprob, target_rank;
 };
 
+inline TopkOutputs outputs_of(const RowArgs& args) {
+  const Select& select = *args.select;
+  return {.k = select.k,
+          .values = select.values,
+          .sorted = select.sorted,
+          .out = args.out,
+          .indices = select.indices,
+          .lse = args.lse,
+          .target = args.target,
+          .target_logprob = select.target_logprob,
+          .target_rank = select.target_rank};
+}
+
+inline EachRow<double> temperature_of(const RowArgs& args) {
+  return {.value = args.logits.temperature, .rows = args.logits.temperature_rows};
+}
+
+// A row's target; one that is no token of the row is none.
+template <class Row>
+__device__ inline Target target_of(const Common& common, const TopkOutputs& out, const Row& row,
+                                   std::int64_t at) {
+  if (!out.target) return {};
+  const auto token =
+      read<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype, 0);
+  if (token < 0 || token >= common.space.cols) return {};
+  return {static_cast<int>(token), row.at(token)};
+}
+
 __device__ inline float log_probability(const State<float>& row, float z) {
   if (row.d == 0 || z == minus_infinity<float>()) return minus_infinity<float>();
   return (z - row.m) - logf(row.d);
 }
 
-template <class Value>
-__device__ inline void put(const RowSpace& space, const Operand& to, std::int64_t row,
-                           std::int64_t column, Value value) {
-  if (to) write(address_of(space, to, row), to.dtype, column * to.col_stride, value);
-}
+// A row of an output, if it is wanted.
+class RowOut {
+ public:
+  __device__ RowOut(const RowSpace& space, const Operand& to, std::int64_t row)
+      : data_(to ? address_of(space, to, row) : nullptr), dtype_(to.dtype), stride_(to.col_stride) {}
+
+  template <class Value>
+  __device__ void put(std::int64_t column, Value value) const {
+    if (data_ != nullptr) write(data_, dtype_, column * stride_, value);
+  }
+
+ private:
+  void* data_;
+  DType dtype_;
+  std::int64_t stride_;
+};
 
 template <class Row>
 class Answer {
@@ -35,40 +74,49 @@ class Answer {
   __device__ void write_target(const Target& target, unsigned before) const {
     if (threadIdx.x != 0) return;
     const bool none = broken() || target.index < 0;
-    put_one(out_.lse, 0, lse_);
-    put_one(out_.target_logprob, 0,
-            none ? std::numeric_limits<float>::quiet_NaN()
-                 : log_probability(state_, row_.z(target.x)));
-    put_one(out_.target_rank, 0, none ? -1LL : static_cast<long long>(before));
+    if (out_.lse) of(out_.lse).put(0, lse_);
+    if (!out_.target) return;
+    of(out_.target_logprob)
+        .put(0, none ? std::numeric_limits<float>::quiet_NaN()
+                     : log_probability(state_, row_.z(target.x)));
+    of(out_.target_rank).put(0, none ? -1LL : static_cast<long long>(before));
   }
 
-  // `keys`, largest first, `count` of them; `spare` is memory for as many.
-  __device__ void write_keys(Key* keys, int count, BlockFold<Add<float>>::Scratch& sums) const {
+  // `keys`, largest first, `count` of them.
+  __device__ void write_keys(const Key* keys, int count,
+                             BlockFold<Add<float>>::Scratch& sums) const {
+    const RowOut values = of(out_.out);
+    const RowOut indices = of(out_.indices);
     const float sum = broken() ? 0 : sum_of_weights(keys, count, BlockFold<Add<float>>(sums));
+#pragma unroll 1
     for (std::int64_t i = threadIdx.x; i < out_.k; i += blockDim.x) {
-      if (broken()) {
-        put_one(out_.out, i, lse_);
-        put_one(out_.indices, i, -1LL);
-      } else if (i < count) {
-        const Key key = keys[i];
-        const std::int64_t to = out_.sorted ? i : place_by_index(keys, count, key);
-        put_one(out_.indices, to, static_cast<long long>(index_of(key)));
-        put_one(out_.out, to, value(row_.z(value_of(key)), sum));
+      // Where fewer than K are above −inf, the others come by index.
+      std::int64_t to = i;
+      long long index = -1;
+      float z = minus_infinity<float>();
+      if (!broken()) {
+        if (i < count) {
+          index = index_of(keys[i]);
+          z = row_.z(value_of(keys[i]));
+          if (!out_.sorted) to = place_by_index(keys, count, index);
+        } else {
+          index = filler(keys, count, i - count);
+          if (!out_.sorted) to = index;
+        }
       }
+      indices.put(to, index);
+      values.put(to, broken() ? lse_ : value(z, sum));
     }
-    if (!broken()) fill_up(keys, count, sum);
   }
 
  private:
-  template <class Value>
-  __device__ void put_one(const Operand& to, std::int64_t column, Value value) const {
-    put(common_.space, to, at_, column, value);
-  }
+  __device__ RowOut of(const Operand& to) const { return {common_.space, to, at_}; }
 
   __device__ float sum_of_weights(const Key* keys, int count,
                                   const BlockFold<Add<float>>& block) const {
     float mine = 0;
     if (out_.values != TopkValues::renormalized) return mine;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
       mine += weight(state_, row_.z(value_of(keys[i])));
     }
@@ -84,34 +132,27 @@ class Answer {
     }
   }
 
-  // Where fewer than K are above −inf, the others come by index. Of the K that are written, those below an
-  // index come before it.
-  __device__ std::int64_t place_by_index(const Key* keys, int count, Key key) const {
-    std::int64_t before = 0;
-    const unsigned index = index_of(key);
-    for (int j = 0; j < count; ++j) before += index_of(keys[j]) < index ? 1 : 0;
-    if (count == out_.k) return before;
-    // Of the fillers: the lowest indices that are not taken.
-    const std::int64_t fillers = out_.k - count;
-    return before + min(fillers, static_cast<std::int64_t>(index) - before);
+  // Of the K that are written, those with a lower index.
+  __device__ std::int64_t place_by_index(const Key* keys, int count, long long index) const {
+    const std::int64_t before = taken_below(keys, count, index);
+    return before + std::min<std::int64_t>(out_.k - count, index - before);  // and the fillers
   }
 
-  __device__ void fill_up(const Key* keys, int count, float sum) const {
-    const std::int64_t fillers = out_.k - count;
-    for (std::int64_t i = threadIdx.x; i < out_.k; i += blockDim.x) {
-      if (fillers == 0) return;
-      bool taken = false;
-      std::int64_t below = 0;  // taken ones
-      for (int j = 0; j < count; ++j) {
-        taken = taken || index_of(keys[j]) == i;
-        below += index_of(keys[j]) < i ? 1 : 0;
-      }
-      const std::int64_t nth = i - below;
-      if (taken || nth >= fillers) continue;
-      const std::int64_t to = out_.sorted ? count + nth : i;
-      put_one(out_.indices, to, static_cast<long long>(i));
-      put_one(out_.out, to, value(minus_infinity<float>(), sum));
+  // The n-th index that is not taken.
+  __device__ static long long filler(const Key* keys, int count, std::int64_t n) {
+    long long index = n;
+    for (long long more = taken_below(keys, count, index + 1); index != n + more;) {
+      index = n + more;
+      more = taken_below(keys, count, index + 1);
     }
+    return index;
+  }
+
+  __device__ static std::int64_t taken_below(const Key* keys, int count, long long index) {
+    std::int64_t below = 0;
+#pragma unroll 1
+    for (int j = 0; j < count; ++j) below += index_of(keys[j]) < index ? 1 : 0;
+    return below;
   }
 
   const Common& common_;

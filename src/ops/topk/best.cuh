@@ -62,6 +62,7 @@ class BestKeys {
     __syncthreads();
     if (shared_.count > most && count_from(limit_) > most) cut(most);
     const int n = min(shared_.count, room());
+#pragma unroll 1
     for (int i = thread(); i < n; i += threads()) {
       const Key key = keys_[i];
       if (key >= limit_) to[atomicAdd(&shared_.taken, 1)] = key;
@@ -74,24 +75,29 @@ class BestKeys {
   // and then so many keys. A warp a segment, while all of them have room.
   __device__ void absorb(const Key* from, int parts, int apart) {
     int total = 0;
+#pragma unroll 1
     for (int r = lane(); r < parts; r += 32) total += static_cast<int>(from[r * apart]);
     total = __reduce_add_sync(kAll, total);
     if (thread() == 0) shared_.count = 0;
     __syncthreads();
     if (total <= room()) {
+#pragma unroll 1
       for (int r = thread() / 32; r < parts; r += threads() / 32) {
         const auto more = static_cast<int>(from[r * apart]);
         int at = 0;
         if (lane() == 0) at = atomicAdd(&shared_.count, more);
         at = __shfl_sync(kAll, at, 0);
+#pragma unroll 1
         for (int i = lane(); i < more; i += 32) keys_[at + i] = from[r * apart + 1 + i];
       }
     } else {
+#pragma unroll 1
       for (int r = 0; r < parts; ++r) {
         const auto more = static_cast<int>(from[r * apart]);
         if (shared_.count + more > room()) cut(k_);
         const int n = shared_.count;
         __syncthreads();
+#pragma unroll 1
         for (int i = thread(); i < more; i += threads()) keys_[n + i] = from[r * apart + 1 + i];
         if (thread() == 0) shared_.count = n + more;
         __syncthreads();
@@ -100,18 +106,16 @@ class BestKeys {
     __syncthreads();
     if (few(shared_.count)) return;
     Key largest = 0;
+#pragma unroll 1
     for (int i = thread(); i < shared_.count; i += threads()) largest = max(largest, keys_[i]);
     bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
   }
 
   // What was offered and is not below the limit, in order; where that is, and how many.
   __device__ Key* order(int& count) {
-    if (few(shared_.count)) {
-      count = shared_.count;
-      return ordered_from(keys_, list_, count);
-    }
-    count = select(list_, room());
-    return ordered_from(list_, keys_, count);
+    const bool all = few(shared_.count);
+    count = all ? shared_.count : select(list_, room());
+    return ordered_from(all ? keys_ : list_, all ? list_ : keys_, count);
   }
 
  private:
@@ -198,6 +202,7 @@ class BestKeys {
 
   __device__ int count_from(Key limit) {
     int mine = 0;
+#pragma unroll 1
     for (int i = thread(); i < min(shared_.count, room()); i += threads()) {
       mine += keys_[i] >= limit ? 1 : 0;
     }
@@ -216,18 +221,22 @@ class BestKeys {
     if (n > kRanked) {
       int size = 2;
       while (size < n) size *= 2;
+#pragma unroll 1
       for (int i = n + thread(); i < size; i += threads()) from[i] = 0;
       sort_descending(from, size);
       return from;
     }
     const int runs = (n + 31) / 32;
+#pragma unroll 1
     for (int i = thread(); i < runs * 32; i += threads()) {
       from[i] = warp_sort_descending(i < n ? from[i] : 0);
     }
     __syncthreads();
+#pragma unroll 1
     for (int i = thread(); i < n; i += threads()) {
       const Key key = from[i];
       int place = i % 32;
+#pragma unroll 1
       for (int r = 0; r < runs; ++r) {
         if (r != i / 32) place += larger_in_run(from + r * 32, key);
       }

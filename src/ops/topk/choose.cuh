@@ -155,23 +155,11 @@ class Part {
   template <class Body>
   __device__ void edges(Body body) const {
     if (!has_edges_) return;
+#pragma unroll 1
     for (int e = 0; e < row_.edges(); e += step()) {
       const bool has = e + thread() < row_.edges();
       body(has ? row_.edge(e + thread()) : minus_infinity<float>(),
            has ? static_cast<int>(row_.edge_column(e + thread())) : 0, has);
-    }
-  }
-
-  // body(element, column) for a tile.
-  template <class Body>
-  __device__ void elements(const Tile& tile, int first, Body body) const {
-#pragma unroll
-    for (int p = 0; p < P; ++p) {
-      float x[Row::kLanes];
-      Row::values(tile[p], x);
-      const auto column = static_cast<int>(row_.column(first + p * step()));
-#pragma unroll
-      for (int k = 0; k < Row::kLanes; ++k) body(x[k], column + k);
     }
   }
 
@@ -187,12 +175,13 @@ class Part {
     int failed = -1;  // the first tile that found no room
     int meets = 1;    // the tile with which the block meets next
     int first = begin_ + thread();
+#pragma unroll 1
     for (int turn = 1; turn <= last; ++turn, first += tile_step) {
       Tile tile;
       load(first, tile);
       const Tally folded = fold(tile, first);
       mine = MergeTallies()(mine, folded);
-      if (ranks) mine.before += before(tile, first, target);
+      if (ranks) mine.before += before(first, target);
       if (turn == meets) {
         meets *= 2;
         if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
@@ -226,7 +215,7 @@ class Part {
     load(first, tile);
     const Tally folded = fold(tile, first);
     Tally mine = folded;
-    if (ranks) mine.before += before(tile, first, target);
+    if (ranks) mine.before += before(first, target);
     edges([&](float x, int column, bool has) {
       mine = MergeTallies()(mine, row_.fold_one(x));
       if (ranks && has && target.follows(x, column)) ++mine.before;
@@ -264,12 +253,20 @@ class Part {
     for (int p = 0; p < P; ++p) tile[p] = row_.hold(stored[p], first + p * step(), end_);
   }
 
-  __device__ unsigned before(const Tile& tile, int first, const Target& target) const {
+  // Elements of a tile that come before the target. The packs are taken anew, out of the nearest cache: few
+  // ask for a rank, and the others should not carry its code through the loop.
+  __device__ unsigned before(int first, const Target& target) const {
     unsigned count = 0;
-    const auto past = static_cast<int>(row_.column(end_));  // what comes after is another part's
-    elements(tile, first, [&](float x, int column) {
-      count += column < past && target.follows(x, column) ? 1 : 0;
-    });
+#pragma unroll 1
+    for (int p = 0; p < P; ++p) {
+      const int i = first + p * step();
+      if (i >= end_) break;
+      float x[Row::kLanes];
+      Row::values(row_.hold(row_.fetch(i), i, end_), x);
+      const auto column = static_cast<int>(row_.column(i));
+#pragma unroll
+      for (int k = 0; k < Row::kLanes; ++k) count += target.follows(x[k], column + k) ? 1 : 0;
+    }
     return count;
   }
 
@@ -323,6 +320,7 @@ class Part {
       packs |= (Again ? m >= v : m > v) ? 1U << p : 0U;
     }
     const auto for_passing = [&](auto body) {
+#pragma unroll 1
       for (unsigned rest = packs; rest != 0; rest &= rest - 1) {
         const int i = first + (__ffs(static_cast<int>(rest)) - 1) * step();
         float x[Row::kLanes];
@@ -400,46 +398,41 @@ class Team {
   };
 
   __device__ Team(Shared& shared, const Meeting& meeting)
-      : shared_(with_barrier(shared)), meeting_(meeting), cluster_(shared.cluster) {}
+      : shared_(with_barrier(shared)), meeting_(meeting), cluster_(shared.cluster) {
+    const auto block = static_cast<int>(blockIdx.x);
+    row_ = on_grid() ? block / meeting_.parts : cluster_.index();
+    rank_ = on_grid() ? block % meeting_.parts : cluster_.rank();
+  }
 
   __device__ bool on_grid() const { return meeting_.parts > 1; }
-  __device__ int rank() const {
-    return on_grid() ? static_cast<int>(blockIdx.x) % meeting_.parts : cluster_.rank();
-  }
-  __device__ std::int64_t row() const {
-    return on_grid() ? static_cast<int>(blockIdx.x) / meeting_.parts : cluster_.index();
-  }
+  __device__ int size() const { return on_grid() ? meeting_.parts : cluster_.size(); }
+  __device__ int rank() const { return rank_; }
+  __device__ std::int64_t row() const { return row_; }
 
   // The K largest of a row of which everybody has a part.
   template <class Row>
   __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target,
                            bool ranks) const {
-    Chosen chosen{.mine = true};
-    const bool in_cluster = cluster_.size() > 1;
-    if (in_cluster && part.is_one_tile()) {
-      part.gather_once(best, target, ranks, [&](const Tally& mine) {
-        chosen.total = cluster_.all(mine);
-        bound_by_cluster(best, mine);
-      });
-    } else {
-      const Tally mine = part.gather(best, target, ranks);
-      chosen.total = cluster_.all(mine);
-      if (in_cluster) {
-        bound_by_cluster(best, mine);
-      } else if (!best.few(best.count())) {
-        best.bound(mine.largest);
-      }
+    if (cluster_.size() == 1 || !part.is_one_tile()) {
+      return choose_gathered(best, part.gather(best, target, ranks));
     }
-    if (on_grid()) {
-      chosen.mine = meet_on_grid(best, chosen.total);
-    } else if (in_cluster) {
-      chosen.mine = meet_in_cluster(best);
+    Tally total;
+    part.gather_once(best, target, ranks, [&](const Tally& mine) {
+      total = cluster_.all(mine);
+      bound_by_cluster(best, mine);
+    });
+    return meet(best, total);
+  }
+
+  // The same of what everybody has gathered already.
+  __device__ Chosen choose_gathered(BestKeys& best, const Tally& mine) const {
+    const Tally total = cluster_.all(mine);
+    if (cluster_.size() > 1) {
+      bound_by_cluster(best, mine);
+    } else if (!best.few(best.count())) {
+      best.bound(mine.largest);
     }
-    if (!chosen.mine) return chosen;
-    int n = 0;
-    chosen.keys = best.order(n);
-    chosen.count = min(n, best.k());
-    return chosen;
+    return meet(best, total);
   }
 
  private:
@@ -462,6 +455,20 @@ class Team {
     best.bound(warps >= best.k() ? slot : mine.largest);
   }
 
+  __device__ Chosen meet(BestKeys& best, const Tally& total) const {
+    Chosen chosen{.total = total, .mine = true};
+    if (on_grid()) {
+      chosen.mine = meet_on_grid(best, chosen.total);
+    } else if (cluster_.size() > 1) {
+      chosen.mine = meet_in_cluster(best);
+    }
+    if (!chosen.mine) return chosen;
+    int n = 0;
+    chosen.keys = best.order(n);
+    chosen.count = min(n, best.k());
+    return chosen;
+  }
+
   // A part's own segment, at the place that it has among all.
   __device__ int select(BestKeys& best, Key* segment) const {
     const int n = best.select(segment + 1, meeting_.room - 1);
@@ -477,6 +484,7 @@ class Team {
     __syncthreads();
     if (rank() != 0) {
       if (thread == 0) announce_bytes(shared_.gathered, (n + 1) * gpu_choose::kKeyBytes, 0);
+#pragma unroll 1
       for (int i = thread; i <= n; i += static_cast<int>(blockDim.x)) {
         send(mine[i], mine + i, shared_.gathered, 0);
       }
@@ -511,6 +519,8 @@ class Team {
   Shared& shared_;
   const Meeting& meeting_;
   ClusterFold<MergeTallies> cluster_;
+  std::int64_t row_;
+  int rank_;
 };
 
 }  // namespace onepass::ops::topk

@@ -35,15 +35,11 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
   Meeting meeting;
   const std::int64_t rows = args.end_row - args.first_row;
   if (plan.scratch_bytes > 0) {
-    const std::size_t tickets = gpu_choose::ticket_bytes(rows);
-    const std::size_t a_part =
-        (plan.scratch_bytes - tickets) / static_cast<std::size_t>(plan.blocks);
     meeting = {.workspace = args.workspace,
                .parts = plan.split,
-               .room = static_cast<int>((a_part - gpu_choose::kTallyBytes) /
-                                        gpu_choose::kKeyBytes),
+               .room = gpu_choose::segment_room(plan),
                .rows = rows};
-    cudaMemsetAsync(args.workspace, 0, tickets, static_cast<cudaStream_t>(args.stream));
+    cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(rows), static_cast<cudaStream_t>(args.stream));
     plan.split = 1;  // no cluster
   } else {
     meeting.room = plan.threads * gpu_choose::kKeysEach / plan.split;

@@ -10,13 +10,11 @@
 
 #include "ops/row/layout.hpp"
 #include "ops/topk/best.hpp"
+#include "ops/topk/select.hpp"
 
 namespace onepass {
 
 inline constexpr std::int64_t kChunk = 4 * kTile;
-
-// Candidates of a sample without a top_k: usually enough for a top_p or a min_p.
-inline constexpr std::int64_t kUnlessAsked = 256;
 
 // Piece i of `split` of a range, in whole chunks.
 constexpr Columns chunk_piece(Columns range, int split, int i) {

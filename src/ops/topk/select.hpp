@@ -17,6 +17,9 @@ struct EachRow {
   }
 };
 
+// Candidates of a sample without a top_k: usually enough for a top_p or a min_p.
+inline constexpr std::int64_t kUnlessAsked = 255;
+
 struct Select {
   std::int64_t k =
       0;  // chosen a row; columns of RowArgs::out, the values or weights, and of indices

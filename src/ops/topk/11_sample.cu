@@ -1,0 +1,210 @@
+// topk/11_sample: a token of each row, in one read of its logits.
+//
+// Idea    without a filter, all tokens race in the read itself. With one, the candidates come as topk's do, the
+//         filters leave the first of them, and these race. A row finds all of its options on the device.
+// Versus  10_choose: what becomes of the keys.
+// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it again until it
+//         knows the last key that is left, and once more for the race.
+// Limits  f32, f16, bf16; every option.
+// Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+
+#include "ops/topk/answer.cuh"
+#include "ops/topk/gumbel.hpp"
+#include "ops/topk/launch.cuh"
+#include "ops/topk/race.cuh"
+#include "ops/topk/search.cuh"
+#include "ops/topk/variants.hpp"
+
+namespace onepass::ops::topk {
+namespace {
+
+struct SampleOptionsOfRows {
+  EachRow<double> top_p, min_p;
+  EachRow<std::int64_t> top_k, seed, offset;
+  Operand token, logprob, valid;
+  int most_candidates;
+};
+
+// One row's options. What cannot be makes the row invalid.
+struct Draw {
+  double temperature, top_p, min_p;
+  std::int64_t top_k;
+  Noise noise;
+  bool bad, greedy;
+
+  __device__ Draw(const Common& common, const SampleOptionsOfRows& options, std::int64_t row)
+      : temperature(value_for(common.space, common.temperature, row)),
+        top_p(value_for(common.space, options.top_p, row)),
+        min_p(value_for(common.space, options.min_p, row)),
+        top_k(value_for(common.space, options.top_k, row)) {
+    bad = !(temperature >= 0 && isfinite(temperature)) || !(top_p > 0 && top_p <= 1) ||
+          !(min_p >= 0 && min_p <= 1) || top_k < 0;
+    greedy = temperature == 0;
+    if (bad || greedy) temperature = 1;
+    top_k = min(static_cast<long long>(top_k), static_cast<long long>(common.space.cols));
+    const bool own = static_cast<bool>(options.seed.rows);
+    noise = {row_seed(value_for(common.space, options.seed, row), own, row),
+             static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
+  }
+
+  __device__ bool races() const { return !greedy && top_k == 0 && top_p >= 1 && min_p <= 0; }
+
+  // Candidates to look for.
+  __device__ int candidates(int most) const {
+    if (greedy || races() || bad) return 1;
+    return static_cast<int>(
+        min(static_cast<long long>(top_k > 0 ? top_k : kUnlessAsked), static_cast<long long>(most)));
+  }
+};
+
+__device__ inline double weight_from(double m, float z) { return exp(static_cast<double>(z) - m); }
+
+struct SampleShared {
+  Team::Shared team;
+  union {
+    struct {
+      double sums[32];
+      int left;
+    } filter;
+    SearchShared search;
+  };
+  BlockFold<LargestKey>::Scratch keys;
+};
+
+// How many of the sorted keys the filters leave; −1: more than there are.
+template <class Row>
+__device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& chosen, bool whole,
+                              SampleShared& shared) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % kWarp;
+  const auto m = static_cast<double>(chosen.total.state.m);
+  const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
+  const int each = (chosen.count + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
+  const int first = min(thread * each, chosen.count);
+  const int end = min(first + each, chosen.count);
+  const auto weight = [&](int i) { return weight_from(m, row.z(value_of(chosen.keys[i]))); };
+  double mine = 0;
+  for (int i = first; i < end; ++i) mine += weight(i);
+  // What comes before this thread's keys: within the warp, then of the warps.
+  double until = mine;
+#pragma unroll
+  for (int apart = 1; apart < kWarp; apart *= 2) {
+    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
+    if (lane >= apart) until += other;
+  }
+  if (thread == 0) shared.filter.left = chosen.count + 1;
+  if (lane == kWarp - 1) shared.filter.sums[thread / kWarp] = until;
+  __syncthreads();
+  double before = until - mine;
+  double all = 0;
+  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
+    if (w < thread / kWarp) before += shared.filter.sums[w];
+    all += shared.filter.sums[w];
+  }
+  const double total = draw.top_k > 0 ? all : static_cast<double>(chosen.total.state.d);
+  double sum = before;
+  for (int i = first; i < end; ++i) {
+    const double w = weight(i);
+    sum += w;
+    const bool below = i > 0 && w < draw.min_p;
+    const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
+    if (!below && !enough) continue;
+    atomicMin(&shared.filter.left, below ? i : i + 1);
+    break;
+  }
+  __syncthreads();
+  const int left = shared.filter.left;
+  if (left <= chosen.count) return left;
+  return by_k || whole ? chosen.count : -1;
+}
+
+// Among so many that no list has them: the last key that is left, and the race of all from it on.
+template <class Row>
+__device__ inline Key race_from_limit(const Draw& draw, const Row& row, int cols, double m,
+                                      SampleShared& shared) {
+  const Search<Row> search(shared.search, row, cols, false);
+  const auto weigh = [&](float x, Key) { return weight_from(m, row.z(x)); };
+  Key limit = 0;
+  if (draw.top_k > 0) {
+    limit = search.from(static_cast<double>(draw.top_k), [](float, Key) { return 1.0; });
+  }
+  if (draw.top_p < 1) {
+    const auto of_left = [&](float x, Key key) { return key >= limit ? weigh(x, key) : 0.0; };
+    limit = search.from(draw.top_p * search.sum(of_left), of_left);
+  }
+  return search.largest([&](float x, Key key) {
+    const bool left = key >= limit && (draw.min_p <= 0 || weigh(x, key) >= draw.min_p);
+    return left ? runner(row.z(x), draw.noise, index_of(key)) : Key{0};
+  });
+}
+
+template <class Row>
+__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void sample_rows(
+    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
+    const __grid_constant__ SampleOptionsOfRows options, const __grid_constant__ Meeting meeting) {
+  extern __shared__ __align__(16) std::byte memory[];
+  __shared__ SampleShared shared;
+  const Team team(shared.team, meeting);
+  const std::int64_t at = common.first_row + team.row();
+  const Draw draw(common, options, at);
+  const auto cols = static_cast<int>(common.space.cols);
+  const Row row(args, at, common.scale, draw.temperature);
+  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory),
+                draw.candidates(options.most_candidates));
+  const Part<Row> part(row, common.size, team.rank());
+  const bool races = draw.races();
+  const Chosen chosen =
+      races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(), draw.noise, best))
+            : team.choose(part, best, Target{}, false);
+  if (!chosen.mine) return;
+  const State<float> state = chosen.total.state;
+  const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
+  Key winner = 0;
+  if (valid && (races || draw.greedy)) {
+    winner = chosen.keys[0];
+  } else if (valid) {
+    const bool whole = chosen.count < best.k() || best.k() >= cols;
+    const int left = left_by(draw, row, chosen, whole, shared);
+    __syncthreads();
+    if (left < 0) {
+      winner = race_from_limit(draw, row, cols, static_cast<double>(state.m), shared);
+    } else {
+      Key mine = 0;
+      for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {
+        const Key key = chosen.keys[i];
+        mine = max(mine, runner(row.z(value_of(key)), draw.noise, index_of(key)));
+      }
+      winner = BlockFold<LargestKey>(shared.keys).all(mine);
+    }
+  }
+  if (threadIdx.x != 0) return;
+  const RowSpace& space = common.space;
+  const long long token = valid ? static_cast<long long>(index_of(winner)) : -1;
+  RowOut(space, options.token, at).put(0, token);
+  RowOut(space, options.valid, at).put(0, valid ? 1 : 0);
+  RowOut(space, options.logprob, at)
+      .put(0, valid ? log_probability(state, row.z(row.at(token)))
+                    : std::numeric_limits<float>::quiet_NaN());
+}
+
+}  // namespace
+
+Status gpu_sample(const RowArgs& args, const Plan& plan) {
+  const Select& select = *args.select;
+  const SampleOptionsOfRows options{
+      .top_p = select.top_p,
+      .min_p = select.min_p,
+      .top_k = select.top_k,
+      .seed = select.seed,
+      .offset = select.offset,
+      .token = args.out,
+      .logprob = select.logprob,
+      .valid = select.valid,
+      .most_candidates = gpu_choose::most_candidates(plan)};
+  const Common common = common_of(args, plan, select.temperature);
+  return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
+    return launch_choose(sample_rows<Row>, args, plan, common, options);
+  });
+}
+
+}  // namespace onepass::ops::topk

@@ -1,0 +1,82 @@
+// topk/12_sort: any K, by the key from which on there are K.
+//
+// Idea    a block a row: it reads the row until it knows that key, takes all keys from it on to the workspace and
+//         sorts them there.
+// Versus  10_choose: no candidates, so no limit to K, at the price of more reads.
+// Bytes   x about ten times, from L2 where it stays there; K keys log² K times.
+// Limits  f32, f16, bf16; every option of the row ops.
+// Proof   `onepass verify`; numbers: results/h200/topk.json.
+
+#include "ops/topk/answer.cuh"
+#include "ops/topk/launch.cuh"
+#include "ops/topk/search.cuh"
+#include "ops/topk/variants.hpp"
+
+namespace onepass::ops::topk {
+namespace {
+
+template <class Row>
+__global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
+    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
+    const __grid_constant__ TopkOutputs out, Key* keys, int size) {
+  __shared__ SearchShared scratch;
+  __shared__ BlockFold<MergeTallies>::Scratch tallies;
+  __shared__ BlockFold<Add<float>>::Scratch sums;
+  __shared__ int count;
+  const std::int64_t at = common.first_row + blockIdx.x;
+  const double temperature = value_for(common.space, common.temperature, at);
+  const Row row(args, at, common.scale, temperature);
+  const Target target = target_of(common, out, row, at);
+  const Search<Row> search(scratch, row, static_cast<int>(common.space.cols), true);
+  Tally mine = MergeTallies::identity();
+  search.each([&](float x, Key key) {
+    mine = MergeTallies()(mine, row.fold_one(x));
+    mine.before += target.follows(x, static_cast<int>(index_of(key))) ? 1 : 0;
+  });
+  Tally total = BlockFold<MergeTallies>(tallies).all(mine);
+  if (!(temperature > 0 && isfinite(temperature))) {
+    total.state.d = std::numeric_limits<float>::quiet_NaN();
+  }
+  const Answer<Row> answer(common, out, at, row, total.state);
+  answer.write_target(target, total.before);
+  keys += blockIdx.x * static_cast<std::int64_t>(size);
+  if (!answer.broken()) {
+    const Key limit = search.from(static_cast<double>(out.k), [](float, Key) { return 1.0; });
+    if (threadIdx.x == 0) count = 0;
+    __syncthreads();
+    search.each([&](float, Key key) {
+      if (key < limit) return;
+      const int place = atomicAdd(&count, 1);
+      if (place < size) keys[place] = key;
+    });
+    __syncthreads();
+    for (int i = count + static_cast<int>(threadIdx.x); i < size;
+         i += static_cast<int>(blockDim.x)) {
+      keys[i] = 0;
+    }
+    sort_descending(keys, size);
+  }
+  answer.write_keys(keys, static_cast<int>(out.k), sums);
+}
+
+}  // namespace
+
+Status gpu_sort(const RowArgs& args, const Plan& plan) {
+  const TopkOutputs out = outputs_of(args);
+  const int size = gpu_choose::sorted_keys(out.k);
+  const auto at_once = static_cast<std::int64_t>(
+      plan.scratch_bytes / (static_cast<std::size_t>(size) * gpu_choose::kKeyBytes));
+  auto* keys = reinterpret_cast<Key*>(args.workspace);
+  return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
+    for (RowArgs some = args; some.first_row < args.end_row; some.first_row += at_once) {
+      Plan part = plan;
+      part.blocks = std::min(at_once, args.end_row - some.first_row);
+      const Common common = common_of(some, part, temperature_of(args));
+      Status status = launch_clusters(sort_rows<Row>, some, part, common, out, keys, size);
+      if (!status.ok()) return status;
+    }
+    return Status{};
+  });
+}
+
+}  // namespace onepass::ops::topk

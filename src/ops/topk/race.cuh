@@ -1,0 +1,85 @@
+// A token by the race that its noise makes of its logit (ops/topk/gumbel.hpp), on the device.
+#pragma once
+
+#include "core/philox.hpp"
+#include "ops/topk/choose.cuh"
+
+namespace onepass::ops::topk {
+
+// Where a row's random words come from.
+struct Noise {
+  std::uint64_t seed, offset;
+
+  __device__ Words4 of_four(std::int64_t first_token) const {
+    return words_of_tokens(seed, offset, first_token);
+  }
+};
+
+__device__ inline float gumbel_of(std::uint32_t word) {
+  const double w = (static_cast<double>(word) + 0.5) * 0x1p-32;
+  return static_cast<float>(-log(-log1p(-w)));
+}
+
+// What a token runs with: noisy logits as keys, so that the largest wins and the lower token where two are equal.
+__device__ inline Key runner(float z, std::uint32_t word, unsigned token) {
+  return key_of(z + gumbel_of(word), token);
+}
+
+__device__ inline Key runner(float z, const Noise& noise, unsigned token) {
+  const Words4 words = noise.of_four(token);
+  std::uint32_t word = words[0];
+#pragma unroll
+  for (unsigned k = 1; k < 4; ++k) word = token % 4 == k ? words[k] : word;
+  return runner(z, word, token);
+}
+
+// All tokens of a part, four at a time, each beside the part's tally; the winner's key is offered. The noise is
+// exact only for those that could still win: E ≥ w, so that z − log(w) is the most that a token can have.
+template <class Row>
+__device__ inline Tally race_all(const Row& row, int cols, int rank, int parts, const Noise& noise,
+                                 BestKeys& best) {
+  constexpr unsigned kAll = 0xFFFFFFFFU;
+  const auto step = static_cast<int>(blockDim.x);
+  const int fours = (cols + 3) / 4;
+  const int size = (fours + parts - 1) / parts;
+  const int end = min(fours, size * (rank + 1));
+  Tally mine = MergeTallies::identity();
+  Key winner = 0;
+  float to_beat = minus_infinity<float>();  // of the warp
+  for (int i = size * rank; i < end; i += step) {
+    const int four = i + static_cast<int>(threadIdx.x);
+    float z[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int token = 4 * four + k;
+      z[k] = four < end && token < cols ? row.z(row.at(token)) : minus_infinity<float>();
+    }
+    float m = z[0];
+#pragma unroll
+    for (int k = 1; k < 4; ++k) m = larger_or_nan(m, z[k]);
+    State<float> state{m, 0};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) state.d += exponential(z[k] - shift(m));
+    mine.state = merge(mine.state, state);
+    const Words4 words = noise.of_four(4 * static_cast<std::int64_t>(four));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const float most = z[k] - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
+      const float margin = 1e-4F + 4e-7F * fabsf(most);
+      if (most + margin > to_beat && z[k] > minus_infinity<float>()) {
+        const Key own = runner(z[k], words[k], static_cast<unsigned>(4 * four + k));
+        winner = own > winner ? own : winner;
+      }
+    }
+    const unsigned word = winner == 0 ? 0 : static_cast<unsigned>(winner >> 32);
+    const unsigned of_warp = __reduce_max_sync(kAll, word);
+    if (of_warp != 0) to_beat = value_of_word(of_warp);
+  }
+  winner = warp_fold(winner, LargestKey());
+  if (winner != 0) mine.largest = value_of(winner);
+  if (threadIdx.x % 32 == 0 && winner != 0) *best.place_if_room(1) = winner;
+  __syncthreads();
+  return mine;
+}
+
+}  // namespace onepass::ops::topk
