@@ -1,0 +1,300 @@
+// Choosing from rows on the GPU: the same answer always, in graphs, in any batch and by any launch; draws that
+// follow their distribution; rows whose own options cannot be.
+
+#ifdef ONEPASS_HAS_CUDA
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "onepass/onepass.hpp"
+#include "oracle/oracle.hpp"
+#include "runtime/gpu.hpp"
+
+namespace onepass {
+namespace {
+
+// An array on the GPU.
+template <class T>
+class Array {
+ public:
+  explicit Array(std::size_t size) : size_(size) { allocate(); }
+  explicit Array(const std::vector<T>& values) : size_(values.size()) {
+    allocate();
+    EXPECT_TRUE(gpu::upload(memory_.data(), values.data(), size_ * sizeof(T)).ok());
+  }
+
+  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
+  void poison() const { EXPECT_TRUE(gpu::fill(memory_.data(), 0xFF, size_ * sizeof(T)).ok()); }
+  std::vector<T> values() const {
+    std::vector<T> out(size_);
+    EXPECT_TRUE(gpu::synchronize().ok());
+    EXPECT_TRUE(gpu::download(out.data(), memory_.data(), size_ * sizeof(T)).ok());
+    return out;
+  }
+
+ private:
+  void allocate() {
+    if (!memory_.allocate(std::max<std::size_t>(size_ * sizeof(T), 1)).ok()) {
+      throw std::runtime_error("no memory on the GPU");
+    }
+  }
+  gpu::Buffer memory_;
+  std::size_t size_;
+};
+
+std::vector<float> normal_logits(std::int64_t count, float sigma = 2) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, sigma);
+  std::vector<float> x(static_cast<std::size_t>(count));
+  for (float& value : x) value = normal(random);
+  return x;
+}
+
+class ChooseGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status status = gpu::available(); !status.ok()) GTEST_SKIP() << status.message();
+  }
+};
+
+// A topk of its own arrays.
+class Topk {
+ public:
+  Topk(std::int64_t rows, std::int64_t cols, std::int64_t k)
+      : rows_(rows),
+        cols_(cols),
+        k_(k),
+        x_(normal_logits(rows * cols)),
+        values_(static_cast<std::size_t>(rows * k)),
+        indices_(static_cast<std::size_t>(rows * k)) {}
+
+  Status run(const Context& context, const TopkOptions& options = {}) const {
+    return softmax_topk(context, {x_.data(), DType::f32, {rows_, cols_}},
+                        Tensor{values_.data(), DType::f32, {rows_, k_}},
+                        Tensor{indices_.data(), DType::i32, {rows_, k_}}, options);
+  }
+  void poison() const {
+    values_.poison();
+    indices_.poison();
+  }
+  std::pair<std::vector<float>, std::vector<std::int32_t>> result() const {
+    return {values_.values(), indices_.values()};
+  }
+
+ private:
+  std::int64_t rows_, cols_, k_;
+  Array<float> x_, values_;
+  Array<std::int32_t> indices_;
+};
+
+// One of each kernel: small blocks, large ones, clusters, the grid, the sort.
+const std::vector<std::array<std::int64_t, 3>> kShapes = {
+    {1000, 999, 5}, {200, 32000, 128}, {3, 50257, 50}, {1, 5000000, 20}, {2, 9000, 3000}};
+
+TEST_F(ChooseGpuTest, RepeatsAreTheSameBits) {
+  for (const auto& [rows, cols, k] : kShapes) {
+    const Topk op(rows, cols, k);
+    ASSERT_TRUE(op.run(Context::cuda()).ok());
+    const auto first = op.result();
+    for (int batch = 0; batch < 4; ++batch) {
+      op.poison();
+      for (int i = 0; i < 25; ++i) ASSERT_TRUE(op.run(Context::cuda()).ok());
+      EXPECT_EQ(op.result(), first) << rows << "x" << cols;
+    }
+  }
+}
+
+TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
+  const Topk op(2, 70001, 40);
+  ASSERT_TRUE(op.run(Context::cuda()).ok());
+  const auto expected = op.result().second;
+  for (const char* variant : {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128",
+                              "gpu_cluster:4:256", "gpu_cluster:16:512", "gpu_grid:9:256"}) {
+    op.poison();
+    const Status status = op.run(Context::cuda(), {.variant = variant});
+    if (status.code() == Code::unsupported) continue;  // a GPU without clusters
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(op.result().second, expected) << variant;
+  }
+}
+
+TEST_F(ChooseGpuTest, AGraphReplaysTheSameBits) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  const Context context = Context::cuda(stream);
+  for (const auto& [rows, cols, k] : kShapes) {
+    const Topk op(rows, cols, k);
+    ASSERT_TRUE(op.run(context).ok());  // its workspace is there from now on
+    const auto first = op.result();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    const Status status = op.run(context);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    op.poison();
+    ASSERT_TRUE(gpu::synchronize().ok());
+    for (int i = 0; i < 50; ++i) ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(op.result(), first) << rows << "x" << cols;
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+  }
+  cudaStreamDestroy(stream);
+}
+
+std::vector<std::int64_t> draw(const float* x, std::int64_t rows, std::int64_t cols,
+                               const SampleOptions& options) {
+  const Array<std::int64_t> token(static_cast<std::size_t>(rows));
+  token.poison();
+  const Status status = sample(Context::cuda(), {x, DType::f32, {rows, cols}},
+                               Tensor{token.data(), DType::i64, {rows}}, options);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return token.values();
+}
+
+struct Filter {
+  std::int64_t top_k;
+  double top_p, min_p, temperature;
+};
+constexpr Filter kFilters[] = {{0, 1, 0, 1},       {0, 1, 0, 0},    {40, 1, 0, 1},
+                               {40, 0.9, 0, 0.7},  {0, 0.9, 0, 1},  {0, 0.5, 0, 1},
+                               {0, 1, 0.05, 1},    {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1},
+                               {3000, 1, 0.001, 3}};
+
+TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
+  constexpr std::int64_t rows = 7, cols = 30011;
+  const Array<float> x(normal_logits(rows * cols));
+  const Array<std::int64_t> seeds(std::vector<std::int64_t>{11, 12, 13, 14, 15, 16, 17});
+  for (const Filter& f : kFilters) {
+    SampleOptions options{.temperature = f.temperature,
+                          .top_k = f.top_k,
+                          .top_p = f.top_p,
+                          .min_p = f.min_p,
+                          .seed = Tensor{seeds.data(), DType::i64, {rows}},
+                          .offset = 5};
+    const auto together = draw(x.data(), rows, cols, options);
+    for (const char* variant : {"", "gpu_block", "gpu_cluster", "gpu_grid"}) {
+      options.variant = variant;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        options.seed = Tensor{seeds.data() + r, DType::i64, {1}};
+        if (std::string_view(variant) == "gpu_cluster" && r > 1) break;
+        const auto alone = draw(x.data() + r * cols, 1, cols, options);
+        EXPECT_EQ(alone[0], together[static_cast<std::size_t>(r)])
+            << variant << ", row " << r << ", top_k " << f.top_k << " top_p " << f.top_p;
+      }
+    }
+  }
+}
+
+TEST_F(ChooseGpuTest, DrawsAreTheCpus) {
+  constexpr std::int64_t rows = 400, cols = 2003;
+  const std::vector<float> logits = normal_logits(rows * cols);
+  const Array<float> x(logits);
+  for (const Filter& f : kFilters) {
+    const SampleOptions options{.temperature = f.temperature,
+                                .top_k = f.top_k,
+                                .top_p = f.top_p,
+                                .min_p = f.min_p,
+                                .seed = 3};
+    std::vector<std::int64_t> expected(rows);
+    ASSERT_TRUE(sample(Context::cpu(2), {logits.data(), DType::f32, {rows, cols}},
+                       Tensor{expected.data(), DType::i64, {rows}}, options)
+                    .ok());
+    const auto got = draw(x.data(), rows, cols, options);
+    int others = 0;  // two that run as fast as their rounding may end in either order
+    for (std::size_t r = 0; r < expected.size(); ++r) others += got[r] != expected[r] ? 1 : 0;
+    EXPECT_LE(others, 1) << "top_k " << f.top_k << " top_p " << f.top_p << " min_p " << f.min_p;
+  }
+}
+
+TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
+  constexpr std::int64_t rows = 20000, cols = 24;
+  const std::vector<float> one = normal_logits(cols, 1.5F);
+  std::vector<float> all;
+  for (std::int64_t r = 0; r < rows; ++r) all.insert(all.end(), one.begin(), one.end());
+  const Array<float> x(all);
+  std::int64_t seed = 100;
+  for (const std::int64_t top_k : {0, 1, 5, 12}) {
+    for (const double top_p : {1.0, 0.9, 0.4}) {
+      for (const double min_p : {0.0, 0.1}) {
+        const oracle::Row z(one.begin(), one.end());
+        const oracle::Row p = oracle::filtered(z, top_k, top_p, min_p);
+        const auto tokens = draw(
+            x.data(), rows, cols,
+            {.top_k = top_k, .top_p = top_p, .min_p = min_p, .seed = ++seed});
+        std::vector<double> seen(cols, 0);
+        for (const std::int64_t t : tokens) {
+          ASSERT_GE(t, 0);
+          ASSERT_LT(t, cols);
+          seen[static_cast<std::size_t>(t)] += 1;
+        }
+        double statistic = 0;
+        double freedom = -1;
+        for (std::size_t i = 0; i < p.size(); ++i) {
+          const double expected = p[i] * static_cast<double>(rows);
+          if (p[i] == 0) {
+            EXPECT_EQ(seen[i], 0);
+          } else if (expected >= 8) {
+            statistic += (seen[i] - expected) * (seen[i] - expected) / expected;
+            freedom += 1;
+          }
+        }
+        EXPECT_LE(statistic, freedom + 6 * std::sqrt(2 * std::max(freedom, 1.0)))
+            << "top_k " << top_k << " top_p " << top_p << " min_p " << min_p;
+      }
+    }
+  }
+}
+
+TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
+  constexpr std::int64_t rows = 6, cols = 3000;
+  const Array<float> x(normal_logits(rows * cols));
+  const float nan = std::nanf("");
+  const Array<float> temperature(std::vector<float>{1, nan, 1, -1, 0, 1});
+  const Array<float> top_p(std::vector<float>{0.9F, 0.9F, 1.5F, 0.9F, 0.9F, 0.9F});
+  const Array<std::int64_t> top_k(std::vector<std::int64_t>{50, 50, 50, 50, 50, -1});
+  const Array<std::uint8_t> valid(rows);
+  const Array<float> logprob(rows);
+  const SampleOptions options{.temperature = Tensor{temperature.data(), DType::f32, {rows}},
+                              .top_k = Tensor{top_k.data(), DType::i64, {rows}},
+                              .top_p = Tensor{top_p.data(), DType::f32, {rows}},
+                              .seed = 5,
+                              .logprob = Tensor{logprob.data(), DType::f32, {rows}},
+                              .valid = Tensor{valid.data(), DType::u8, {rows}}};
+  const auto tokens = draw(x.data(), rows, cols, options);
+  EXPECT_EQ(valid.values(), (std::vector<std::uint8_t>{1, 0, 0, 0, 1, 0}));
+  for (const std::size_t r : {1, 2, 3, 5}) EXPECT_EQ(tokens[r], -1);
+  EXPECT_GE(tokens[0], 0);
+  EXPECT_LT(logprob.values()[0], 0);
+
+  const Array<float> values(rows * 4);
+  const Array<std::int64_t> indices(rows * 4);
+  const Array<std::int64_t> target(std::vector<std::int64_t>{0, 1, cols, -7, 4, 5});
+  const Array<std::int64_t> rank(rows);
+  ASSERT_TRUE(softmax_topk(Context::cuda(), {x.data(), DType::f32, {rows, cols}},
+                           Tensor{values.data(), DType::f32, {rows, 4}},
+                           Tensor{indices.data(), DType::i64, {rows, 4}},
+                           {.temperature = Tensor{temperature.data(), DType::f32, {rows}},
+                            .target = Tensor{target.data(), DType::i64, {rows}},
+                            .target_rank = Tensor{rank.data(), DType::i64, {rows}}})
+                  .ok());
+  const auto ranks = rank.values();
+  const auto chosen = indices.values();
+  for (std::size_t r = 0; r < rows; ++r) {
+    const bool bad_temperature = r == 1 || r == 3 || r == 4;  // 0 is none of a topk's
+    EXPECT_EQ(chosen[4 * r] == -1, bad_temperature) << r;
+    EXPECT_EQ(ranks[r] == -1, bad_temperature || r == 2) << r;
+  }
+}
+
+}  // namespace
+}  // namespace onepass
+
+#endif  // ONEPASS_HAS_CUDA
