@@ -31,7 +31,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
   Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
-    chosen.total.state.d = std::numeric_limits<float>::quiet_NaN();
+    chosen.total.state = broken_state();
   }
   const Answer<Row> answer(common, out, at, row, chosen.total.state);
   answer.write_target(target, chosen.total.before);

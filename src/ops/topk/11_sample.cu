@@ -29,7 +29,6 @@ struct SampleOptionsOfRows {
 struct Draw {
   double temperature, top_p, min_p;
   std::int64_t top_k;
-  Noise noise;
   bool bad, greedy;
 
   __device__ Draw(const Common& common, const SampleOptionsOfRows& options, std::int64_t row)
@@ -42,9 +41,6 @@ struct Draw {
     greedy = temperature == 0;
     if (bad || greedy) temperature = 1;
     top_k = min(static_cast<long long>(top_k), static_cast<long long>(common.space.cols));
-    const bool own = static_cast<bool>(options.seed.rows);
-    noise = {row_seed(value_for(common.space, options.seed, row), own, row),
-             static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
   }
 
   __device__ bool races() const { return !greedy && top_k == 0 && top_p >= 1 && min_p <= 0; }
@@ -57,7 +53,17 @@ struct Draw {
   }
 };
 
-__device__ inline double weight_from(double m, float z) { return exp(static_cast<double>(z) - m); }
+__device__ inline Noise noise_of(const Common& common, const SampleOptionsOfRows& options,
+                                 std::int64_t row) {
+  const bool own = static_cast<bool>(options.seed.rows);
+  return {row_seed(value_for(common.space, options.seed, row), own, row),
+          static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
+}
+
+// A token's part of the likeliest one's probability.
+static __device__ __noinline__ double weight_from(double m, float z) {
+  return exp(static_cast<double>(z) - m);
+}
 
 struct SampleShared {
   Team::Shared team;
@@ -79,6 +85,7 @@ __device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& ch
   const int lane = thread % kWarp;
   const auto m = static_cast<double>(chosen.total.state.m);
   const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
+  if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole) return -1;  // a part of what nobody knows
   const int each = (chosen.count + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
   const int first = min(thread * each, chosen.count);
   const int end = min(first + each, chosen.count);
@@ -120,10 +127,13 @@ __device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& ch
 
 // Among so many that no list has them: the last key that is left, and the race of all from it on.
 template <class Row>
-__device__ inline Key race_from_limit(const Draw& draw, const Row& row, int cols, double m,
-                                      SampleShared& shared) {
+__device__ inline Key race_from_limit(const Draw& draw, const Noise& noise, const Row& row,
+                                      int cols, double m, SampleShared& shared) {
   const Search<Row> search(shared.search, row, cols, false);
-  const auto weigh = [&](float x, Key) { return weight_from(m, row.z(x)); };
+  const auto weigh = [&](float x, Key) {
+    return static_cast<double>(exponential(row.z(x) - static_cast<float>(m)));
+  };
+  const double least = draw.min_p > 0 ? m + log(draw.min_p) : -HUGE_VAL;
   Key limit = 0;
   if (draw.top_k > 0) {
     limit = search.from(static_cast<double>(draw.top_k), [](float, Key) { return 1.0; });
@@ -133,8 +143,8 @@ __device__ inline Key race_from_limit(const Draw& draw, const Row& row, int cols
     limit = search.from(draw.top_p * search.sum(of_left), of_left);
   }
   return search.largest([&](float x, Key key) {
-    const bool left = key >= limit && (draw.min_p <= 0 || weigh(x, key) >= draw.min_p);
-    return left ? runner(row.z(x), draw.noise, index_of(key)) : Key{0};
+    const bool left = key >= limit && static_cast<double>(row.z(x)) >= least;
+    return left ? runner(row.z(x), noise, index_of(key)) : Key{0};
   });
 }
 
@@ -154,7 +164,8 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
   const Part<Row> part(row, common.size, team.rank());
   const bool races = draw.races();
   const Chosen chosen =
-      races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(), draw.noise, best))
+      races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(),
+                                                  noise_of(common, options, at), best))
             : team.choose(part, best, Target{}, false);
   if (!chosen.mine) return;
   const State<float> state = chosen.total.state;
@@ -164,15 +175,16 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
     winner = chosen.keys[0];
   } else if (valid) {
     const bool whole = chosen.count < best.k() || best.k() >= cols;
+    const Noise noise = noise_of(common, options, at);
     const int left = left_by(draw, row, chosen, whole, shared);
     __syncthreads();
     if (left < 0) {
-      winner = race_from_limit(draw, row, cols, static_cast<double>(state.m), shared);
+      winner = race_from_limit(draw, noise, row, cols, static_cast<double>(state.m), shared);
     } else {
       Key mine = 0;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {
         const Key key = chosen.keys[i];
-        mine = max(mine, runner(row.z(value_of(key)), draw.noise, index_of(key)));
+        mine = max(mine, runner(row.z(value_of(key)), noise, index_of(key)));
       }
       winner = BlockFold<LargestKey>(shared.keys).all(mine);
     }

@@ -35,7 +35,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   });
   Tally total = BlockFold<MergeTallies>(tallies).all(mine);
   if (!(temperature > 0 && isfinite(temperature))) {
-    total.state.d = std::numeric_limits<float>::quiet_NaN();
+    total.state = broken_state();
   }
   const Answer<Row> answer(common, out, at, row, total.state);
   answer.write_target(target, total.before);

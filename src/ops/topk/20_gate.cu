@@ -49,7 +49,7 @@ __device__ __noinline__ Key one_by_one(const unsigned (&words)[N], int k) {
 
 // The K largest words of a warp, N of them a lane, that of expert lane + 32 · j at j: lane i has the i-th key.
 template <int N>
-__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWarp + 1]) {
+__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[2 * kWarp]) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   unsigned mine = 0;
 #pragma unroll
@@ -66,7 +66,7 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWar
     const unsigned reach = __ballot_sync(kAll, word[j] >= limit);
     const int place = count + __popc(reach & ((1U << lane) - 1));
     // What does not reach it goes where nobody looks, which is cheaper than a branch.
-    slots[word[j] >= limit ? min(place, kWarp) : kWarp] =
+    slots[word[j] >= limit && place < kWarp ? place : kWarp + lane] =
         static_cast<Key>(word[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
     count += __popc(reach);
   }
@@ -85,7 +85,7 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[kWar
 template <class In, int N, bool Biased>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate_rows(
     const __grid_constant__ GateArgs args) {
-  __shared__ Key slots[gpu_choose::kGateThreads / kWarp][kWarp + 1];
+  __shared__ Key slots[gpu_choose::kGateThreads / kWarp][2 * kWarp];
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t row =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;

@@ -40,6 +40,12 @@ __device__ inline Target target_of(const Common& common, const TopkOutputs& out,
   return {static_cast<int>(token), row.at(token)};
 }
 
+// Of a row that cannot be answered.
+__device__ inline State<float> broken_state() {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  return {nan, nan};
+}
+
 __device__ inline float log_probability(const State<float>& row, float z) {
   if (row.d == 0 || z == minus_infinity<float>()) return minus_infinity<float>();
   return (z - row.m) - logf(row.d);

@@ -317,7 +317,7 @@ class Part {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const float m = Row::largest(tile[p]);
-      packs |= (Again ? m >= v : m > v) ? 1U << p : 0U;
+      packs |= m > v || (Again && m == v && m > minus_infinity<float>()) ? 1U << p : 0U;
     }
     const auto for_passing = [&](auto body) {
 #pragma unroll 1

@@ -15,7 +15,7 @@ struct Noise {
   }
 };
 
-__device__ inline float gumbel_of(std::uint32_t word) {
+static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
   const double w = (static_cast<double>(word) + 0.5) * 0x1p-32;
   return static_cast<float>(-log(-log1p(-w)));
 }

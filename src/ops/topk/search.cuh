@@ -18,13 +18,26 @@ class Search {
   __device__ Search(SearchShared& shared, const Row& row, int cols, bool all)
       : shared_(shared), row_(row), cols_(cols), all_(all) {}
 
-  // body(x, key) for every element.
+  // body(x, key) for every element, several being on their way at once.
   template <class Body>
   __device__ void each(Body body) const {
+    constexpr int kAhead = 8;
+    const auto step = static_cast<int>(blockDim.x);
 #pragma unroll 1
-    for (int c = static_cast<int>(threadIdx.x); c < cols_; c += static_cast<int>(blockDim.x)) {
-      const float x = row_.at(c);
-      if (all_ || x > minus_infinity<float>()) body(x, key_of(x, static_cast<unsigned>(c)));
+    for (int first = static_cast<int>(threadIdx.x); first < cols_; first += kAhead * step) {
+      float x[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int c = first + a * step;
+        x[a] = c < cols_ ? row_.at(c) : minus_infinity<float>();
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int c = first + a * step;
+        if (x[a] > minus_infinity<float>() || (all_ && c < cols_)) {
+          body(x[a], key_of(x[a], static_cast<unsigned>(c)));
+        }
+      }
     }
   }
 
@@ -50,9 +63,12 @@ class Search {
     constexpr int kTried = 7;
     Key low = 0;
     Key high = ~Key{0};
-    double fewest = 0;                          // elements from `high` on
+    double fewest = 0;                                  // elements from `high` on
     double most = sum([](float, Key) { return 1.0; });  // and from `low` on
+    const Key least_index = static_cast<Key>(~static_cast<unsigned>(cols_ - 1));
     while (most - fewest > 1 && high - low > 1) {
+      // Between keys of one value only indices are left to tell apart.
+      if (low >> 32 == (high - 1) >> 32) low = max(low, low >> 32 << 32 | least_index);
       const Key apart = max((high - low) / (kTried + 1), Key{1});
       double weights[kTried] = {};
       double counts[kTried] = {};
