@@ -10,8 +10,8 @@
 
 namespace onepass::gpu_choose {
 
-// Keys that a thread of a block looks after: the block has room for as many that were offered, and for as many
-// that are to be ordered. K is at most half of them.
+// Keys that a thread of a block looks after at most: the block has room for as many that were offered, and for
+// as many that are to be ordered. K is at most half of them.
 inline constexpr int kKeysEach = 8;
 inline constexpr int kMostThreads = gpu_rows::kBlockThreads;
 inline constexpr std::int64_t kMostK = kKeysEach * kMostThreads / 2;
@@ -52,20 +52,32 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), gpu_rows::power_of_two_from(k + k / 2)));
 }
 
-constexpr std::size_t shared_bytes(int threads) {
-  return 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
+// Half as many keys where K allows it, so that a tile has room beside them while as many blocks share a processor.
+constexpr int keys_each(std::int64_t k, int split, int threads) {
+  const bool half = k <= threads && split * (k + 1) <= kKeysEach / 2 * threads;
+  return half ? kKeysEach / 2 : kKeysEach;
+}
+
+// A tile in shared memory, for parts that have more than one.
+constexpr bool stages(const Problem& p, int split, int threads) {
+  return !is_general(p) && ceil_div(packs(p), split) > std::int64_t{threads} * packs_each(false);
 }
 
 inline Plan part(std::string_view variant, const Problem& p, int split, int threads) {
   Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
   plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
-  plan.shared_bytes = shared_bytes(threads);
   plan.packs = packs_each(is_general(p));
   plan.general = is_general(p);
-  plan.looped = true;
+  plan.looped = stages(p, split, threads);
+  plan.row_threads = keys_each(wanted(p), split, threads);
+  const std::int64_t keys = 2 * std::int64_t{plan.row_threads} * threads * kKeyBytes;
+  const std::int64_t stage = plan.looped ? std::int64_t{threads} * plan.packs * kPackBytes : 0;
+  plan.shared_bytes = static_cast<std::size_t>(keys + stage);
   return plan;
 }
+inline int room(const Plan& plan) { return plan.row_threads * plan.threads; }
+inline bool staged(const Plan& plan) { return plan.looped; }
 
 inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p, 1, threads); }
 
@@ -154,9 +166,9 @@ inline int segment_room(const Plan& plan) {
 
 // Candidates that a launch has room for.
 inline int most_candidates(const Plan& plan) {
-  const std::int64_t room = std::int64_t{kKeysEach} * plan.threads;
-  if (plan.scratch_bytes > 0) return static_cast<int>(std::min<std::int64_t>(room / 2, segment_room(plan) - 1));
-  return static_cast<int>(std::min(room / 2, room / plan.split - 1));
+  const int keys = room(plan);
+  const int segment = plan.scratch_bytes > 0 ? segment_room(plan) : keys / plan.split;
+  return plan.split > 1 ? std::min(keys / 2, segment - 1) : keys / 2;
 }
 
 // ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512: blocks a row, threads a block ---

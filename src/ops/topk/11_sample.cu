@@ -159,14 +159,14 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
   const Draw draw(common, options, at);
   const auto cols = static_cast<int>(common.space.cols);
   const Row row(args, at, common.scale, draw.temperature);
-  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory),
+  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory), common.room,
                 draw.candidates(options.most_candidates));
   const Part<Row> part(row, common.size, team.rank());
   const bool races = draw.races();
   const Chosen chosen =
       races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(),
                                                   noise_of(common, options, at), best))
-            : team.choose(part, best, Target{}, false);
+            : team.choose(part, best, Target{}, false, stage_of<Row>(common, memory));
   if (!chosen.mine) return;
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();

@@ -14,8 +14,9 @@ namespace onepass {
 
 class BestKeys {
  public:
-  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
-  static constexpr int kRanked = 512;                  // so few are ordered by runs
+  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after at most
+  static constexpr int kCounted = 128;                 // so few are ordered by counting,
+  static constexpr int kRanked = 512;                  // and so few by runs
 
   struct Shared {
     int count;    // keys that were offered
@@ -25,16 +26,22 @@ class BestKeys {
     BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as everything that follows, with memory for room() keys twice.
-  __device__ BestKeys(Shared& shared, Key* memory, int k)
-      : shared_(shared), keys_(memory), list_(memory + room()), k_(k), limit_(lowest_limit()) {
+  // By a whole block, as everything that follows, with memory for `room` keys twice. A barrier must come before
+  // anything is offered.
+  __device__ BestKeys(Shared& shared, Key* memory, int room, int k)
+      : shared_(shared),
+        keys_(memory),
+        list_(memory + room),
+        room_(room),
+        k_(k),
+        limit_(lowest_limit()) {
     if (thread() == 0) shared_.count = 0;
-    __syncthreads();
   }
 
-  __device__ static int room() { return kEach * threads(); }
+  __device__ int room() const { return room_; }
   __device__ int k() const { return k_; }
   __device__ int count() const { return shared_.count; }
+  __device__ const Key* keys() const { return keys_; }
   __device__ Key* list() const { return list_; }
   __device__ Key limit() const { return limit_; }
   __device__ void raise(Key limit) { limit_ = limit > limit_ ? limit : limit_; }
@@ -54,7 +61,7 @@ class BestKeys {
   }
 
   // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
-  __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, k_, most)); }
+  __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, room_, k_, most)); }
 
   // The keys that are not below the limit, at most `most` of them, which is not less than K; how many.
   __device__ int select(Key* to, int most) {
@@ -74,10 +81,8 @@ class BestKeys {
   // What other parts selected is now what was offered: segment r, at from + r · apart, has a key that counts
   // and then so many keys. A warp a segment, while all of them have room.
   __device__ void absorb(const Key* from, int parts, int apart) {
-    int total = 0;
-#pragma unroll 1
-    for (int r = lane(); r < parts; r += 32) total += static_cast<int>(from[r * apart]);
-    total = __reduce_add_sync(kAll, total);
+    int total = parts * apart;
+    if (total > room()) total = sum_of_counts(from, parts, apart);
     if (thread() == 0) shared_.count = 0;
     __syncthreads();
     if (total <= room()) {
@@ -154,9 +159,10 @@ class BestKeys {
   }
 
   // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
-  __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
+  __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int room, int k,
+                                                  int most) {
     __syncthreads();
-    int n = min(shared.count, room());
+    int n = min(shared.count, room);
     if (n <= most) return 0;
     Key mine[kEach];
     Key largest = 0;
@@ -214,7 +220,15 @@ class BestKeys {
     return shared_.sums[0];
   }
 
-  // Warps sort runs of 32; a key's place is its own in its run and how many are larger in each of the others.
+  __device__ static int sum_of_counts(const Key* from, int parts, int apart) {
+    int total = 0;
+#pragma unroll 1
+    for (int r = lane(); r < parts; r += 32) total += static_cast<int>(from[r * apart]);
+    return __reduce_add_sync(kAll, total);
+  }
+
+  // Few keys: a key's place is how many are larger, several threads counting for each. More: warps sort runs of
+  // 32; a key's place is its own in its run and how many are larger in each of the others.
   // Many keys go through a network.
   __device__ static Key* ordered_from(Key* from, Key* to, int n) {
     __syncthreads();
@@ -225,6 +239,24 @@ class BestKeys {
       for (int i = n + thread(); i < size; i += threads()) from[i] = 0;
       sort_descending(from, size);
       return from;
+    }
+    if (n <= kCounted) {
+      int each = 1;  // threads that count for a key
+      while (each < 32 && 2 * each * n <= threads()) each *= 2;
+#pragma unroll 1
+      for (int first = 0; first < n; first += threads() / each) {
+        const int i = first + thread() / each;
+        const Key key = i < n ? from[i] : 0;
+        int larger = 0;
+#pragma unroll 4
+        for (int j = thread() % each; j < n; j += each) larger += from[j] > key ? 1 : 0;
+        for (int apart = each / 2; apart > 0; apart /= 2) {
+          larger += __shfl_xor_sync(kAll, larger, apart);
+        }
+        if (i < n && thread() % each == 0) to[larger] = key;
+      }
+      __syncthreads();
+      return to;
     }
     const int runs = (n + 31) / 32;
 #pragma unroll 1
@@ -249,6 +281,7 @@ class BestKeys {
   Shared& shared_;
   Key* keys_;
   Key* list_;
+  int room_;
   int k_;
   Key limit_;
 };

@@ -25,7 +25,9 @@ inline Common common_of(const RowArgs& args, const Plan& plan,
           .first_row = args.first_row,
           .scale = args.logits.scale,
           .temperature = temperature,
-          .size = plan.chunk};
+          .size = plan.chunk,
+          .room = gpu_choose::room(plan),
+          .staged = gpu_choose::staged(plan)};
 }
 
 // plan.split blocks a row, as a cluster or, where there is a workspace, all over the GPU.
@@ -42,7 +44,7 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
     cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(rows), static_cast<cudaStream_t>(args.stream));
     plan.split = 1;  // no cluster
   } else {
-    meeting.room = plan.threads * gpu_choose::kKeysEach / plan.split;
+    meeting.room = gpu_choose::room(plan) / plan.split;
   }
   return launch_clusters(kernel, args, plan, common, out, meeting);
 }

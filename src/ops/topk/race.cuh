@@ -76,6 +76,7 @@ __device__ inline Tally race_all(const Row& row, int cols, int rank, int parts, 
     if (of_warp != 0) to_beat = value_of_word(of_warp);
   }
   winner = warp_fold(winner, LargestKey());
+  __syncthreads();
   if (winner != 0) mine.largest = value_of(winner);
   if (threadIdx.x % 32 == 0 && winner != 0) *best.place_if_room(1) = winner;
   __syncthreads();
