@@ -1,0 +1,119 @@
+// The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
+#include "dispatch/gpu_choose.hpp"
+
+#include <gtest/gtest.h>
+
+#include "dispatch/choose.hpp"
+
+namespace onepass {
+namespace {
+
+const Machine& h200() { return *find_machine("h200"); }
+
+Machine without_clusters() {
+  Machine m = h200();
+  m.gpu.sm = 80;
+  return m;
+}
+
+Problem topk(std::int64_t rows, std::int64_t cols, std::int64_t k, DType in = DType::f32) {
+  return {.op = Op::topk, .rows = rows, .cols = cols, .k = k, .in = in};
+}
+
+// What every kernel counts on.
+void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
+  const std::string what = to_string(plan) + " of " + std::to_string(p.rows) + "x" +
+                           std::to_string(p.cols) + " k " + std::to_string(p.k);
+  EXPECT_EQ(plan.threads & (plan.threads - 1), 0) << what;
+  EXPECT_LE(plan.threads, gpu_choose::kMostThreads) << what;
+  EXPECT_LE(plan.shared_bytes, m.gpu.block_shared) << what;
+  if (plan.variant == "gpu_sort") return;
+  const int room = gpu_choose::room(plan);
+  EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), room) << what;
+  EXPECT_LE(room, gpu_choose::kKeysEach * plan.threads) << what;
+  EXPECT_GE(std::int64_t{plan.chunk} * plan.split, gpu_choose::packs(p)) << what;
+  EXPECT_EQ(plan.blocks, p.rows * plan.split) << what;
+  // A segment has room for K keys and one that counts them.
+  if (plan.variant == "gpu_cluster") {
+    EXPECT_GE(room / plan.split, p.k + 1) << what;
+  }
+  if (plan.variant == "gpu_grid") {
+    EXPECT_GE(gpu_choose::segment_room(plan), p.k + 1) << what;
+  }
+  if (gpu_choose::staged(plan)) {
+    EXPECT_GE(plan.shared_bytes, static_cast<std::size_t>(2 * room * gpu_choose::kKeyBytes +
+                                                          plan.threads * plan.packs * 16))
+        << what;
+  }
+}
+
+TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
+  for (const Machine& m : {h200(), without_clusters()}) {
+    for (const std::int64_t rows : {1, 2, 7, 32, 128, 1024, 65536}) {
+      for (const std::int64_t cols : {1, 5, 1000, 32000, 50257, 262144, 5000000}) {
+        for (const std::int64_t k : {1, 50, 128, 256, 1024, 2048, 4000}) {
+          for (const bool plain : {true, false}) {
+            Problem p = topk(rows, cols, std::min(k, cols), DType::bf16);
+            p.only_scaled = plain;
+            const Plan plan = choose(p, m);
+            ASSERT_FALSE(plan.variant.empty());
+            expect_holds(plan, p, m);
+            for (const std::string& name : launch_names(p, m)) {
+              if (p.k > gpu_choose::kMostK) break;
+              Plan named;
+              const Status status = plan_variant(name, p, m, named);
+              ASSERT_TRUE(status.ok()) << name << ": " << status.message();
+              if (p.rows * named.split < 4096) expect_holds(named, p, m);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuChooseTest, WhatIsChosen) {
+  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
+  EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
+  EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
+  EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
+  EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant, "gpu_sort");
+  EXPECT_EQ(choose({.op = Op::gate, .rows = 8192, .cols = 256, .k = 8}, h200()).variant,
+            "gpu_warp");
+  // Small blocks where rows are many, so that one selects while others read.
+  EXPECT_LT(choose(topk(4096, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
+}
+
+TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {
+  const Problem p = topk(100000, 60000, 60000);
+  const Plan plan = choose(p, h200());
+  EXPECT_LE(plan.scratch_bytes, std::size_t{256} << 20);
+  EXPECT_LT(plan.blocks, p.rows);
+  EXPECT_GE(plan.blocks, 1);
+}
+
+TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
+  Plan plan;
+  Problem p = topk(4, 9000, 5000);
+  EXPECT_NE(plan_variant("gpu_block", p, h200(), plan).message().find("at most 2048"),
+            std::string::npos);
+  p = topk(4, 9000, 50);
+  EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), plan).message().find("clusters"),
+            std::string::npos);
+  for (const char* name : {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100",
+                           "gpu_block:2:256", "gpu_grid:0:512", "gpu_grid:4", "gpu_block:4"}) {
+    EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
+  }
+  Reasons reasons;
+  p.in = DType::f64;
+  EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
+  EXPECT_NE(reasons.back().find("f32, f16 and bf16"), std::string::npos);
+  p = {.op = Op::gate, .rows = 5, .cols = 2000, .k = 8};
+  EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
+  EXPECT_NE(reasons.back().find("1024 experts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace onepass
