@@ -66,6 +66,10 @@ void verify_all(const std::vector<Case>& lines, bool all_fills) {
 
 TEST(VerifyChoosingTest, EveryLine) { verify_all(workload("test_topk.txt"), false); }
 
+TEST(VerifyChoosingTest, WhereListsAreTooShort) {
+  verify_all(workload("test_topk_walk.txt"), false);
+}
+
 TEST(VerifyChoosingTest, EveryFill) { verify_all(workload("test_topk_fills.txt"), true); }
 
 struct Share {
