@@ -69,6 +69,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_gpu_softmax.txt
 	$(gpu_verify) workloads/test_row_ops.txt
 	$(gpu_verify) workloads/test_gpu_fills.txt --fills
+	$(gpu_verify) workloads/test_topk_walk.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
 	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills; do \
@@ -79,6 +80,7 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	@test -n "$(MACHINE)" || { echo "gpu-bench: name the machine, as in MACHINE=h200" >&2; exit 2; }
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
+	$(program) bench --workload workloads/perf_topk_walk.txt --json results/$(MACHINE)/topk_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json
