@@ -1,8 +1,8 @@
 // The largest keys of a thread's slice in its registers, and how to go on where sixteen are too few.
 //
-// A list is full after sixteen keys, and forgets all smaller ones. If the least that it kept is not among the K
-// largest of the row, nothing that it forgot is. If it is, all sixteen are, and the thread may have forgotten more
-// of them: it looks at its slice again, for the sixteen that come next.
+// A full list forgets the smallest of what it meets. If the least key that it kept is not above the K-th largest
+// that is known of the row, nothing that it forgot is among the K largest. If it is, the thread looks at its slice
+// again, for the sixteen that come next. After K / 16 rounds there can be no more.
 #pragma once
 
 #include "ops/topk/walk.cuh"
