@@ -69,9 +69,12 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_gpu_softmax.txt
 	$(gpu_verify) workloads/test_row_ops.txt
 	$(gpu_verify) workloads/test_gpu_fills.txt --fills
+	$(gpu_verify) workloads/test_topk.txt
+	$(gpu_verify) workloads/test_topk_fills.txt --fills
+	$(gpu_verify) workloads/test_topk_walk.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
-	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills; do \
+	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 
@@ -79,7 +82,10 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	@test -n "$(MACHINE)" || { echo "gpu-bench: name the machine, as in MACHINE=h200" >&2; exit 2; }
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
+	$(program) bench --workload workloads/perf_topk_walk.txt --json results/$(MACHINE)/topk_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
+	$(program) bench --device cuda --workload workloads/perf_topk.txt --variants auto \
+	  --json results/$(MACHINE)/topk.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \

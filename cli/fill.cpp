@@ -53,6 +53,10 @@ constexpr Fill kFills[] = {
        const double near = 0.88 * limit;
        return (c + row) % 5 == 0 ? near : (c + row) % 5 == 1 ? -near : random;
      }},
+    {"clustered", "the largest all in one thread's slice, every 256th: more than its list can hold",
+     [](std::int64_t row, std::int64_t c, std::int64_t, double random, double) {
+       return (c + row) % 256 == 0 ? 10 + random : random;
+     }},
 };
 
 }  // namespace

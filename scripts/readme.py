@@ -114,4 +114,4 @@ def block(results, stem):
 
 
 if __name__ == "__main__":
-    sys.exit(tables.run("readme", "README.md", __doc__.split("\n", 1)[0], block))
+    sys.exit(tables.run("readme", ["README.md"], __doc__.split("\n", 1)[0], block))

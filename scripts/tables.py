@@ -91,16 +91,19 @@ def guarded(path, make):
         raise Disagreement(f"{path}: not of the schema: {error!r}") from error
 
 
-def run(tool, page, about, block, optional=False):
-    """The command line: --write or --check the page. block(results folder, name) makes a table."""
+def run(tool, pages, about, block, optional=False):
+    """The command line: --write or --check the pages. block(results folder, name) makes a table."""
     parser = argparse.ArgumentParser(prog=f"{tool}.py", description=about)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", action="store_true", help=f"rewrite the tables in {page}")
+    action.add_argument("--write", action="store_true", help=f"rewrite the tables in {', '.join(pages)}")
     action.add_argument("--check", action="store_true", help="exit 1 when the two disagree")
     parser.add_argument("--root", type=pathlib.Path, help="the tree; default: this script's",
                         default=pathlib.Path(__file__).resolve().parent.parent)
     arguments = parser.parse_args()
+    return max(run_page(tool, page, arguments, block, optional) for page in pages)
 
+
+def run_page(tool, page, arguments, block, optional):
     path = arguments.root / page
     if optional and not path.exists():
         print(f"{tool}: there is no {page} yet")

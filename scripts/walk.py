@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the tables of docs/walk/softmax.md from results/h200/, or checks that they agree.
+"""Writes the tables of docs/walk from results/h200/, or checks that they agree.
 
-    scripts/walk.py --write    rewrite the tables in docs/walk/softmax.md
-    scripts/walk.py --check    exit 1, with the difference, when the page and results/ disagree
+    scripts/walk.py --write    rewrite the tables in docs/walk/softmax.md and docs/walk/topk.md
+    scripts/walk.py --check    exit 1, with the difference, when a page and results/ disagree
 
-The tables, by the names in the page's markers:
+The tables, by the names in the pages' markers:
 
     steps_f32, steps_f16    softmax_walk.json at 4096×4096: each variant against the one before
     shapes_f16              softmax_walk.json, every other f16 shape: one column a variant
     cols_f32                softmax_walk.json, f32 of 4096 rows: one column a variant
     counters                softmax_profile.json: what Nsight Compute counted
+    topk_steps              topk_walk.json at 64×32000 f32 k=50: each variant against the one before
+    topk_problems           topk_walk.json, every problem: one column a variant
 
 A table whose results do not exist yet stays as it is, which is said.
 """
@@ -22,16 +24,26 @@ from tables import NONE, Disagreement, significant
 MACHINE = "h200"
 SQUARE = [4096, 4096]
 CUDNN = "cudnn_accurate"
+TOPK = "topk 64x32000 f32 k=50 device=cuda"
+PAGES = ["docs/walk/softmax.md", "docs/walk/topk.md"]
+
+
+def verified(rows):
+    for row in rows:
+        if row["role"] != "peer" and not row["verified"]:
+            raise Disagreement(f"{row['variant']} on {row['problem']}: measured, but not verified")
+    return rows
 
 
 def of_dtype(rows, dtype):
     # The walk is the variants that teach; those that ship are measured in the same run.
-    chosen = [row for row in rows
-              if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"]
-    for row in chosen:
-        if row["role"] != "peer" and not row["verified"]:
-            raise Disagreement(f"{row['variant']} on {row['problem']}: measured, but not verified")
-    return chosen
+    return verified([row for row in rows
+                     if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"])
+
+
+def of_topk(rows):
+    # Here the walk ends with what ships.
+    return verified([row for row in rows if row["op"] == "topk"])
 
 
 def number(value, digits=0):
@@ -64,22 +76,26 @@ def steps(rows, dtype):
     return tables.markdown(columns, 1, body)
 
 
-def grid(rows, first, label):
-    """One line a shape, one column a variant; the best softmax of a line is bold."""
+def shape_of(row):
+    return tuple(row["shape"])
+
+
+def grid(rows, first, label, key=shape_of):
+    """One line a shape, or whatever the key is, one column a variant; the best of a line is bold."""
     if not rows:
         raise Disagreement(f"no rows for the table of {first}")
     ordered = sorted(rows, key=lambda row: row["role"] == "peer")  # stable: the peers last
     variants = list(dict.fromkeys(row["variant"] for row in ordered))
     lines = {}
     for row in rows:
-        line = lines.setdefault(tuple(row["shape"]), {})
+        line = lines.setdefault(key(row), {})
         if row["variant"] in line:
             raise Disagreement(f"{row['variant']} on {row['problem']}: measured twice")
         line[row["variant"]] = row["median_us"]
     body = []
-    for shape, times in lines.items():
+    for what, times in lines.items():
         best = min((time for variant, time in times.items() if variant != "copy"), default=None)
-        cells = [label(shape)]
+        cells = [label(what)]
         for variant in variants:
             time = times.get(variant)
             text = NONE if time is None else significant(time)
@@ -97,6 +113,35 @@ def cols_f32(rows):
     rows = [row for row in of_dtype(rows, "f32") if row["shape"][0] == 4096 and len(row["shape"]) == 2]
     rows.sort(key=lambda row: row["shape"][1])
     return grid(rows, "cols", lambda shape: str(shape[1]))
+
+
+def topk_steps(rows):
+    """The variants in reading order, those that ship after those that teach, then the peers."""
+    rows = [row for row in of_topk(rows) if row["problem"] == TOPK]
+    if not rows:
+        raise Disagreement(f"no rows of {TOPK}")
+    body = []
+    before = None
+    for row in sorted(rows, key=lambda row: ["teach", "ship", "peer"].index(row["role"])):
+        time = row["median_us"]
+        is_step = row["role"] == "teach"
+        body.append([
+            row["variant"],
+            significant(time),
+            significant(row["gbps"]),
+            number(row["percent_of_copy"]),
+            f"{before / time:.2f}×" if is_step and before else "",
+        ])
+        if is_step:
+            before = time
+    columns = ["variant", "µs", "GB/s", "% of copy", "gain over the step before"]
+    return tables.markdown(columns, 1, body)
+
+
+def topk_problems(rows):
+    def label(problem):
+        return f"`{problem.removesuffix(' device=cuda')}`"
+    return grid(of_topk(rows), "problem", label, lambda row: row["problem"])
 
 
 def counters(rows):
@@ -129,6 +174,8 @@ TABLES = {
     "shapes_f16": ("softmax_walk", shapes_f16),
     "cols_f32": ("softmax_walk", cols_f32),
     "counters": ("softmax_profile", counters),
+    "topk_steps": ("topk_walk", topk_steps),
+    "topk_problems": ("topk_walk", topk_problems),
 }
 
 
@@ -152,4 +199,4 @@ def block(results, name):
 
 
 if __name__ == "__main__":
-    sys.exit(tables.run("walk", "docs/walk/softmax.md", __doc__.split("\n", 1)[0], block, optional=True))
+    sys.exit(tables.run("walk", PAGES, __doc__.split("\n", 1)[0], block, optional=True))

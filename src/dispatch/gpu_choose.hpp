@@ -83,7 +83,8 @@ inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p
 
 // Clusters that can be: the first block must be able to take what all of them leave.
 constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int threads) {
-  return split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= kKeysEach * threads &&
+  return split > 1 && split == gpu_rows::power_of_two_from(split) &&
+         split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= kKeysEach * threads &&
          packs(p) / split >= 2 * kWarp;
 }
 inline Plan cluster_of(const Problem& p, int split, int threads) {

@@ -9,6 +9,7 @@
 #include "ops/loss/variants.hpp"
 #include "ops/softmax/geometry.hpp"
 #include "ops/softmax/variants.hpp"
+#include "ops/topk/geometry.hpp"
 #include "ops/topk/variants.hpp"
 #include "ops/variant.hpp"
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "cli/call.hpp"
@@ -54,7 +55,7 @@ TEST(FillTest, NamesAreUniqueAndEachSaysWhatItCatches) {
   }
   for (const char* wanted :
        {"random", "all_minus_inf", "some_minus_inf", "nan", "plus_inf", "huge_offset", "equal",
-        "ascending", "descending", "ties", "extremes"}) {
+        "ascending", "descending", "ties", "extremes", "clustered"}) {
     EXPECT_EQ(names.count(wanted), 1U) << wanted;
   }
   EXPECT_EQ(find_fill("zeros"), nullptr);
@@ -158,6 +159,25 @@ TEST(FillTest, ExtremesAreFiniteInTheirDtypeButNotTimesLog2E) {
       EXPECT_GT(*high / limit * 1.4426950408889634, 1) << name(dtype);
       EXPECT_LT(*low / limit * 1.4426950408889634, -1) << name(dtype);
     }
+  }
+}
+
+// A list of sixteen a thread is too short for that, whichever of 256 threads has the slice.
+TEST(FillTest, ClusteredHasTheLargestInOneSlice) {
+  const Fill* fill = find_fill("clustered");
+  ASSERT_NE(fill, nullptr);
+  constexpr std::int64_t cols = 17 * 256;
+  Random random(5);
+  for (std::int64_t row = 0; row < 3; ++row) {
+    std::vector<std::pair<double, std::int64_t>> sorted;
+    for (std::int64_t c = 0; c < cols; ++c) {
+      sorted.emplace_back(fill->value(row, c, cols, random.normal(), largest(DType::f32)), c);
+    }
+    std::sort(sorted.rbegin(), sorted.rend());
+    for (std::size_t i = 0; i < 17; ++i) {
+      EXPECT_EQ(sorted[i].second % 256, sorted[0].second % 256) << row;
+    }
+    EXPECT_NE(sorted[17].second % 256, sorted[0].second % 256) << row;
   }
 }
 

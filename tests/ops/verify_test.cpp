@@ -68,6 +68,10 @@ TEST(VerifyChoosingTest, EveryLine) { verify_all(workload("test_topk.txt"), fals
 
 TEST(VerifyChoosingTest, EveryLineInF64) { verify_all(workload("test_topk_f64.txt"), false); }
 
+TEST(VerifyChoosingTest, WhereListsAreTooShort) {
+  verify_all(workload("test_topk_walk.txt"), false);
+}
+
 TEST(VerifyChoosingTest, EveryFill) { verify_all(workload("test_topk_fills.txt"), true); }
 
 struct Share {

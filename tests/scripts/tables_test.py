@@ -117,6 +117,32 @@ class WalkTest(unittest.TestCase):
                 "words about counters"]:
             self.assertIn(part, text)
 
+    def test_topk(self):
+        def topk(variant, time, more="", role="teach"):
+            return row(variant, [64, 32000], "f32", time, role, op="topk",
+                       problem=f"topk 64x32000 f32 k=50{more} device=cuda")
+
+        self.put_page()
+        self.page = self.root / "docs/walk/topk.md"
+        self.put_page(["topk_steps", "topk_problems"])
+        self.assertIn("topk_steps stays as it is", self.walk("--check"))
+        results = [topk("gpu_block", 10.0, role="ship"), topk("unfused", 800.0), topk("warp_merge", 200.0),
+                   topk("copy", 5.0, role="peer"), topk("unfused", 900.0, " fill=clustered")]
+        self.put_results("topk_walk", results)
+        self.assertIn("docs/walk/topk.md disagrees", self.walk("--check", 1))
+        self.walk("--write")
+        self.walk("--check")
+        text = self.page.read_text(encoding="utf-8")
+        for part in [
+                # What ships comes after what teaches, and is no step.
+                "| unfused | 800 | 1,000 | 50 |  |\n| warp_merge | 200 | 1,000 | 50 | 4.00× |\n"
+                "| gpu_block | 10.0 | 1,000 | 50 |  |\n| copy | 5.00 | 1,000 | 50 |  |",
+                "| `topk 64x32000 f32 k=50` | **10.0** | 800 | 200 | 5.00 |",
+                "| `topk 64x32000 f32 k=50 fill=clustered` | – | **900** | – | – |"]:
+            self.assertIn(part, text)
+        self.put_results("topk_walk", [topk("unfused", 1.0, " fill=clustered")])
+        self.assertIn("no rows of topk 64x32000", self.walk("--check", 1))
+
     def test_what_is_refused(self):
         self.put_page(["steps_f64"])
         self.assertIn("steps_f64 is none of steps_f32", self.walk("--write", 1))

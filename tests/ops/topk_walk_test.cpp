@@ -1,0 +1,99 @@
+// The launches of the walk through topk are pure functions: every plan fits its GPU, has its workspace, or is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "dispatch/choose.hpp"
+#include "ops/topk/geometry.hpp"
+#include "ops/variant.hpp"
+
+namespace onepass {
+namespace {
+
+namespace geometry = ops::topk::geometry;
+
+constexpr std::array kWalk = {"unfused", "three_pass_local", "warp_merge", "online_single_pass"};
+
+const Problem kProblem{.op = Op::topk, .rows = 64, .cols = 32000, .k = 50};
+
+Plan plan_of(std::string_view variant, const Problem& p) {
+  Plan plan;
+  const Status status = plan_variant(variant, p, *find_machine("h200"), plan);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return plan;
+}
+
+std::string refusal_of(std::string_view variant, const Problem& p,
+                       const Machine& m = *find_machine("h200")) {
+  return find_variant(Op::topk, variant)->refuses(p, m);
+}
+
+TEST(TopkWalkTest, ReadInOrderBeforeWhatShips) {
+  std::vector<std::string_view> names;
+  for (const Variant& v : variants(Op::topk)) {
+    if (v.device == Device::cuda) names.push_back(v.name);
+  }
+  ASSERT_GT(names.size(), kWalk.size());
+  EXPECT_TRUE(std::equal(kWalk.begin(), kWalk.end(), names.begin()));
+  for (const char* name : kWalk) EXPECT_EQ(find_variant(Op::topk, name)->role, Role::teach) << name;
+}
+
+TEST(TopkWalkTest, ABlockARowOfAnyShape) {
+  for (const Machine& m : known_gpus()) {
+    for (const char* name : kWalk) {
+      for (const std::int64_t rows : {0, 1, 64, 1 << 20}) {
+        for (const std::int64_t cols : {1, 33, 128256}) {
+          const Problem p{.op = Op::topk, .rows = rows, .cols = cols, .k = 1};
+          Plan plan;
+          ASSERT_TRUE(plan_variant(name, p, m, plan).ok()) << name;
+          EXPECT_EQ(plan.blocks, std::max<std::int64_t>(rows, 1)) << name;
+          EXPECT_EQ(plan.threads % kWarp, 0) << name;
+          EXPECT_LE(plan.threads, m.gpu.block_threads) << name;
+          EXPECT_EQ(plan.split, 1) << name;
+          EXPECT_EQ(plan.shared_bytes, 0U) << name;
+          EXPECT_FALSE(plan.general) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(TopkWalkTest, OnlyTheFirstStepHasAWorkspaceAndOnlyTheLastReadsOnce) {
+  EXPECT_EQ(plan_of("unfused", kProblem).scratch_bytes, std::size_t{64} * 32000 * 4);
+  for (const char* name : kWalk) {
+    const Plan plan = plan_of(name, kProblem);
+    EXPECT_EQ(plan.scratch_bytes > 0, plan.variant == "unfused");
+    EXPECT_EQ(plan.resident, plan.variant == "online_single_pass");
+  }
+  const Problem largest{.op = Op::topk, .rows = gpu_rows::kMostBlockRows, .cols = (1LL << 31) - 1};
+  EXPECT_EQ(geometry::probability_bytes(largest) / sizeof(float) / ((1ULL << 31) - 1),
+            static_cast<std::size_t>(gpu_rows::kMostBlockRows));
+}
+
+TEST(TopkWalkTest, RefusesWhatItsKernelsCannotDo) {
+  for (const char* name : kWalk) {
+    const auto refuses = [&](auto change) {
+      Problem p = kProblem;
+      change(p);
+      return refusal_of(name, p);
+    };
+    EXPECT_EQ(refuses([](Problem&) {}), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.in = DType::bf16; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.out = DType::f16; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.k = geometry::kMostK; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.k = geometry::kMostK + 1; }), "it chooses at most 256");
+    EXPECT_EQ(refuses([](Problem& p) { p.in = DType::f64; }), "it takes f32, f16 and bf16");
+    EXPECT_EQ(refuses([](Problem& p) { p.unit_stride = false; }), "its rows must be dense");
+    EXPECT_EQ(refuses([](Problem& p) { p.even_rows = false; }), "its rows must lie at one stride");
+    EXPECT_NE(refuses([](Problem& p) { p.plain = false; }), "") << name;
+    EXPECT_NE(refuses([](Problem& p) { p.whole_rows = false; }), "") << name;
+    EXPECT_NE(refuses([](Problem& p) { p.wants_lse = true; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.weighs = false; }),
+              std::string_view(name) == "unfused" ? "it gives probabilities" : "");
+    EXPECT_EQ(refusal_of(name, kProblem, known_machines()[0]), "it runs on a GPU");
+  }
+}
+
+}  // namespace
+}  // namespace onepass
