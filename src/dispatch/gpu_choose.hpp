@@ -32,9 +32,8 @@ constexpr bool is_general(const Problem& p) {
 constexpr int packs_each(bool general) { return general ? 2 : 8; }
 
 constexpr std::int64_t packs(const Problem& p) {
-  const std::int64_t n =
-      is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride)
-                    : p.cols / pack_lanes(p.in);
+  const std::int64_t n = is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride)
+                                       : p.cols / pack_lanes(p.in);
   return std::max<std::int64_t>(n, 1);
 }
 
@@ -52,32 +51,19 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), gpu_rows::power_of_two_from(k + k / 2)));
 }
 
-// Half as many keys where K allows it, so that a tile has room beside them while as many blocks share a processor.
-constexpr int keys_each(std::int64_t k, int split, int threads) {
-  const bool half = k <= threads && split * (k + 1) <= kKeysEach / 2 * threads;
-  return half ? kKeysEach / 2 : kKeysEach;
-}
-
-// A tile in shared memory, for parts that have more than one.
-constexpr bool stages(const Problem& p, int split, int threads) {
-  return !is_general(p) && ceil_div(packs(p), split) > std::int64_t{threads} * packs_each(false);
-}
-
 inline Plan part(std::string_view variant, const Problem& p, int split, int threads) {
   Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
   plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
   plan.packs = packs_each(is_general(p));
   plan.general = is_general(p);
-  plan.looped = stages(p, split, threads);
-  plan.row_threads = keys_each(wanted(p), split, threads);
-  const std::int64_t keys = 2 * std::int64_t{plan.row_threads} * threads * kKeyBytes;
-  const std::int64_t stage = plan.looped ? std::int64_t{threads} * plan.packs * kPackBytes : 0;
-  plan.shared_bytes = static_cast<std::size_t>(keys + stage);
+  plan.looped = true;
+  plan.shared_bytes = 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
   return plan;
 }
-inline int room(const Plan& plan) { return plan.row_threads * plan.threads; }
-inline bool staged(const Plan& plan) { return plan.looped; }
+
+// Keys of a block: as many that were offered, and as many to be ordered.
+inline int room(const Plan& plan) { return kKeysEach * plan.threads; }
 
 inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p, 1, threads); }
 
@@ -130,9 +116,8 @@ constexpr std::int64_t grid_room(const Problem& p) {
 inline Plan grid_of(const Problem& p, int parts, int threads) {
   Plan plan = part("gpu_grid", p, parts, threads);
   plan.scratch_bytes =
-      ticket_bytes(p.rows) +
-      static_cast<std::size_t>(plan.blocks) *
-          static_cast<std::size_t>(kTallyBytes + grid_room(p) * kKeyBytes);
+      ticket_bytes(p.rows) + static_cast<std::size_t>(plan.blocks) *
+                                 static_cast<std::size_t>(kTallyBytes + grid_room(p) * kKeyBytes);
   return plan;
 }
 
@@ -144,9 +129,7 @@ inline Plan grid(const Problem& p, const Machine& m) {
 }
 
 // Any K: keys in the workspace, as many rows at once as a part of the memory holds.
-constexpr int sorted_keys(std::int64_t k) {
-  return std::max(2, gpu_rows::power_of_two_from(k));
-}
+constexpr int sorted_keys(std::int64_t k) { return std::max(2, gpu_rows::power_of_two_from(k)); }
 inline Plan sort(const Problem& p, const Machine&) {
   Plan plan{.variant = "gpu_sort", .threads = kMostThreads};
   const std::int64_t row_bytes = std::int64_t{sorted_keys(p.k)} * kKeyBytes;
@@ -161,7 +144,8 @@ inline Plan sort(const Problem& p, const Machine&) {
 // Keys of a part's segment on the grid, as the workspace has them.
 inline int segment_room(const Plan& plan) {
   const std::int64_t rows = plan.blocks / plan.split;
-  const auto a_part = (plan.scratch_bytes - ticket_bytes(rows)) / static_cast<std::size_t>(plan.blocks);
+  const auto a_part =
+      (plan.scratch_bytes - ticket_bytes(rows)) / static_cast<std::size_t>(plan.blocks);
   return static_cast<int>((a_part - kTallyBytes) / kKeyBytes);
 }
 
@@ -210,7 +194,8 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
     return cluster_of(p, split, threads);
   }
-  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p)) return grid_of(p, split, threads);
+  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
+    return grid_of(p, split, threads);
   return std::nullopt;
 }
 

@@ -40,11 +40,7 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   if (plan.variant == "gpu_grid") {
     EXPECT_GE(gpu_choose::segment_room(plan), p.k + 1) << what;
   }
-  if (gpu_choose::staged(plan)) {
-    EXPECT_GE(plan.shared_bytes, static_cast<std::size_t>(2 * room * gpu_choose::kKeyBytes +
-                                                          plan.threads * plan.packs * 16))
-        << what;
-  }
+  EXPECT_EQ(plan.shared_bytes, static_cast<std::size_t>(2 * room * gpu_choose::kKeyBytes)) << what;
 }
 
 TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {

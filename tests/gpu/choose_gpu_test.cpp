@@ -163,10 +163,9 @@ struct Filter {
   std::int64_t top_k;
   double top_p, min_p, temperature;
 };
-constexpr Filter kFilters[] = {{0, 1, 0, 1},       {0, 1, 0, 0},    {40, 1, 0, 1},
-                               {40, 0.9, 0, 0.7},  {0, 0.9, 0, 1},  {0, 0.5, 0, 1},
-                               {0, 1, 0.05, 1},    {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1},
-                               {3000, 1, 0.001, 3}};
+constexpr Filter kFilters[] = {
+    {0, 1, 0, 1},   {0, 1, 0, 0},    {40, 1, 0, 1},     {40, 0.9, 0, 0.7},  {0, 0.9, 0, 1},
+    {0, 0.5, 0, 1}, {0, 1, 0.05, 1}, {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1}, {3000, 1, 0.001, 3}};
 
 TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
   constexpr std::int64_t rows = 7, cols = 30011;
@@ -226,9 +225,8 @@ TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
       for (const double min_p : {0.0, 0.1}) {
         const oracle::Row z(one.begin(), one.end());
         const oracle::Row p = oracle::filtered(z, top_k, top_p, min_p);
-        const auto tokens = draw(
-            x.data(), rows, cols,
-            {.top_k = top_k, .top_p = top_p, .min_p = min_p, .seed = ++seed});
+        const auto tokens = draw(x.data(), rows, cols,
+                                 {.top_k = top_k, .top_p = top_p, .min_p = min_p, .seed = ++seed});
         std::vector<double> seen(cols, 0);
         for (const std::int64_t t : tokens) {
           ASSERT_GE(t, 0);

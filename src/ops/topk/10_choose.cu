@@ -28,8 +28,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
   const Target target = target_of(common, out, row, at);
   BestKeys best(shared.best, reinterpret_cast<Key*>(memory), common.room, static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
-  Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank),
-                              stage_of<Row>(common, memory));
+  Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     chosen.total.state = broken_state();

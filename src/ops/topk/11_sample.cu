@@ -48,8 +48,8 @@ struct Draw {
   // Candidates to look for.
   __device__ int candidates(int most) const {
     if (greedy || races() || bad) return 1;
-    return static_cast<int>(
-        min(static_cast<long long>(top_k > 0 ? top_k : kUnlessAsked), static_cast<long long>(most)));
+    return static_cast<int>(min(static_cast<long long>(top_k > 0 ? top_k : kUnlessAsked),
+                                static_cast<long long>(most)));
   }
 };
 
@@ -85,7 +85,8 @@ __device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& ch
   const int lane = thread % kWarp;
   const auto m = static_cast<double>(chosen.total.state.m);
   const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
-  if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole) return -1;  // a part of what nobody knows
+  if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
+    return -1;  // a part of what nobody knows
   const int each = (chosen.count + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
   const int first = min(thread * each, chosen.count);
   const int end = min(first + each, chosen.count);
@@ -166,7 +167,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
   const Chosen chosen =
       races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(),
                                                   noise_of(common, options, at), best))
-            : team.choose(part, best, Target{}, false, stage_of<Row>(common, memory));
+            : team.choose(part, best, Target{}, false);
   if (!chosen.mine) return;
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
@@ -203,16 +204,15 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
 
 Status gpu_sample(const RowArgs& args, const Plan& plan) {
   const Select& select = *args.select;
-  const SampleOptionsOfRows options{
-      .top_p = select.top_p,
-      .min_p = select.min_p,
-      .top_k = select.top_k,
-      .seed = select.seed,
-      .offset = select.offset,
-      .token = args.out,
-      .logprob = select.logprob,
-      .valid = select.valid,
-      .most_candidates = gpu_choose::most_candidates(plan)};
+  const SampleOptionsOfRows options{.top_p = select.top_p,
+                                    .min_p = select.min_p,
+                                    .top_k = select.top_k,
+                                    .seed = select.seed,
+                                    .offset = select.offset,
+                                    .token = args.out,
+                                    .logprob = select.logprob,
+                                    .valid = select.valid,
+                                    .most_candidates = gpu_choose::most_candidates(plan)};
   const Common common = common_of(args, plan, select.temperature);
   return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
     return launch_choose(sample_rows<Row>, args, plan, common, options);

@@ -83,8 +83,8 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[2 * 
 
 // N experts a lane. With a bias what is chosen by is not the score itself.
 template <class In, int N, bool Biased>
-__global__ __launch_bounds__(gpu_choose::kGateThreads, N <= 8 ? 8 : 1) void gate_rows(
-    const __grid_constant__ GateArgs args) {
+__global__ __launch_bounds__(gpu_choose::kGateThreads,
+                             N <= 8 ? 8 : 1) void gate_rows(const __grid_constant__ GateArgs args) {
   __shared__ Key slots[gpu_choose::kGateThreads / kWarp][2 * kWarp];
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const std::int64_t row =

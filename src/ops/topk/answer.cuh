@@ -55,7 +55,9 @@ __device__ inline float log_probability(const State<float>& row, float z) {
 class RowOut {
  public:
   __device__ RowOut(const RowSpace& space, const Operand& to, std::int64_t row)
-      : data_(to ? address_of(space, to, row) : nullptr), dtype_(to.dtype), stride_(to.col_stride) {}
+      : data_(to ? address_of(space, to, row) : nullptr),
+        dtype_(to.dtype),
+        stride_(to.col_stride) {}
 
   template <class Value>
   __device__ void put(std::int64_t column, Value value) const {

@@ -77,11 +77,6 @@ class ChooseRow {
     return m == m ? m : minus_infinity<float>();
   }
 
-  // A pack on its way to shared memory, of rows that are read as they lie.
-  __device__ void ask(int i, Stored* slot) const {
-    if constexpr (!kAny) logits_.ask(i, slot);
-  }
-
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
 
@@ -121,7 +116,7 @@ class ChooseRow {
 // The address of a row, called and not inlined: rows of any rank are found by divisions, and a kernel asks
 // for many.
 static __device__ __noinline__ void* address_of(const RowSpace& space, const Operand& operand,
-                                         std::int64_t row) {
+                                                std::int64_t row) {
   return row_data(space, operand, row);
 }
 
@@ -147,7 +142,6 @@ template <class Row>
 class Part {
  public:
   static constexpr int P = Row::kPacks;
-  static constexpr int kElements = P * Row::kLanes;  // of a thread's tile
   using Tile = typename Row::Held[P];
 
   // The first part has the row's edges.
@@ -168,48 +162,39 @@ class Part {
     }
   }
 
-  __device__ bool is_one_tile() const { return end_ - begin_ <= P * step(); }
+  __device__ Tally fold(const Tile& tile, int first) const {
+    return row_.fold(tile, live_packs<P>(first - thread() % kWarp, step(), end_));
+  }
 
-  // The keys of the largest elements, and the tally of all. Where there is a stage, P packs a thread, the next
-  // tile waits in it while this one is looked at: there is no room for it in registers.
-  __device__ Tally gather(BestKeys& best, const Target& target, bool ranks,
-                          typename Row::Stored* stage) const {
+  // The keys of the largest elements, and the tally of all.
+  __device__ Tally gather(BestKeys& best, const Target& target, bool ranks) const {
     Tally mine = MergeTallies::identity();
     const int tile_step = P * step();
     const int last = (end_ - begin_ + tile_step - 1) / tile_step;
-    Failed failed;
-    int meets = 1;  // the tile with which the block meets next
-    int first = begin_ + thread() / kWarp * kWarp * P + thread() % kWarp;
-    if (stage != nullptr) {
-      stage += first - begin_;
-      ask(first, stage);
-    }
+    int failed = -1;  // the first tile that found no room
+    int meets = 1;    // the tile with which the block meets next
+    int first = begin_ + thread();
 #pragma unroll 1
     for (int turn = 1; turn <= last; ++turn, first += tile_step) {
       Tile tile;
-      if (stage != nullptr) {
-        take(first, stage, tile);
-        ask(first + tile_step, stage);
-      } else {
-        load<kTogether>(first, tile);
-      }
-      const Tally folded = fold<kTogether>(tile, first);
+      load(first, tile);
+      const Tally folded = fold(tile, first);
       mine = MergeTallies()(mine, folded);
-      if (ranks) mine.before += before<kTogether>(first, target);
+      if (ranks) mine.before += before(first, target);
       if (turn == meets) {
         meets *= 2;
         if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
       }
-      if (failed.packs == 0 && folded.largest > value_of(best.limit())) {
-        failed = {first, offer<kTogether, false>(best, tile, first, kAllPacks)};
+      if (failed < 0 && folded.largest > value_of(best.limit())) {
+        if (!offer<false>(best, tile, first)) failed = first;
       }
-      if (turn + 1 == meets && __syncthreads_or(failed.packs != 0)) {
-        best.raise(offer_again<kTogether>(*this, best, failed, first, mine.largest));
-        failed.packs = 0;
+      if (turn + 1 == meets && __syncthreads_or(failed >= 0)) {
+        best.raise(offer_again(*this, best, failed, first, mine.largest));
+        failed = -1;
       }
     }
-    if (__syncthreads_or(failed.packs != 0)) {
-      best.raise(offer_again<kTogether>(*this, best, failed, first - tile_step, mine.largest));
+    if (__syncthreads_or(failed >= 0)) {
+      best.raise(offer_again(*this, best, failed, first - tile_step, mine.largest));
     }
     edges([&](float x, int column, bool has) {
       mine = MergeTallies()(mine, row_.fold_one(x));
@@ -219,107 +204,61 @@ class Part {
     return mine;
   }
 
+  __device__ bool is_one_tile() const { return end_ - begin_ <= P * step(); }
+
   // The same for a part that is one tile, where meet(tally) raises the limit before anything is offered.
   template <class Meet>
   __device__ void gather_once(BestKeys& best, const Target& target, bool ranks, Meet meet) const {
     const int first = begin_ + thread();
     Tile tile;
-    load<kSpread>(first, tile);
-    const Tally folded = fold<kSpread>(tile, first);
+    load(first, tile);
+    const Tally folded = fold(tile, first);
     Tally mine = folded;
-    if (ranks) mine.before += before<kSpread>(first, target);
+    if (ranks) mine.before += before(first, target);
     edges([&](float x, int column, bool has) {
       mine = MergeTallies()(mine, row_.fold_one(x));
       if (ranks && has && target.follows(x, column)) ++mine.before;
     });
     meet(mine);
-    Failed failed;
-    if (folded.largest > value_of(best.limit())) {
-      failed = {first, offer<kSpread, false>(best, tile, first, kAllPacks)};
-    }
-    if (__syncthreads_or(failed.packs != 0)) {
-      best.raise(offer_again<kSpread>(*this, best, failed, first, mine.largest));
+    bool failed = false;
+    if (folded.largest > value_of(best.limit())) failed = !offer<false>(best, tile, first);
+    if (__syncthreads_or(failed)) {
+      best.raise(offer_again(*this, best, failed ? first : -1, first, mine.largest));
     }
     edges([&](float x, int column, bool) { offer_one(best, x, column); });
     __syncthreads();
   }
 
  private:
-  static constexpr unsigned kAllPacks = (1U << P) - 1;
-
-  // How a thread's packs of a tile lie: those of a warp side by side, at distances that are known here; or a
-  // block apart, so that a short part still has something for every thread.
-  enum Lie { kTogether, kSpread };
-  template <Lie L>
-  __device__ static int apart() {
-    return L == kTogether ? kWarp : step();
-  }
-
-  // The first tile that found no room, and which of its packs.
-  struct Failed {
-    int first = 0;
-    unsigned packs = 0;
-  };
-
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int step() { return static_cast<int>(blockDim.x); }
 
-  // Into a thread's own slots of the stage, and out of them.
-  __device__ void ask(int first, typename Row::Stored* stage) const {
-    if (has_all<P>(first, kWarp, end_)) {
+  __device__ void fetch(int first, typename Row::Stored (&stored)[P]) const {
+    if (!Row::kAny && has_all<P>(first, step(), end_)) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) row_.ask(first + p * kWarp, stage + p * kWarp);
+      for (int p = 0; p < P; ++p) stored[p] = row_.fetch(first + p * step());
     } else {
 #pragma unroll
       for (int p = 0; p < P; ++p) {
-        if (first + p * kWarp < end_) row_.ask(first + p * kWarp, stage + p * kWarp);
-      }
-    }
-  }
-  __device__ void take(int first, const typename Row::Stored* stage, Tile& tile) const {
-    wait_for_copies();
-    if (has_all<P>(first, kWarp, end_)) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) tile[p] = row_.hold(stage[p * kWarp], first + p * kWarp, end_);
-    } else {
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        const int i = first + p * kWarp;
-        tile[p] = row_.hold(i < end_ ? stage[p * kWarp] : Row::nothing(), i, end_);
+        stored[p] = first + p * step() < end_ ? row_.fetch(first + p * step()) : Row::nothing();
       }
     }
   }
 
-  template <Lie L>
   __device__ void load(int first, Tile& tile) const {
     typename Row::Stored stored[P];
-    if (!Row::kAny && has_all<P>(first, apart<L>(), end_)) {
+    fetch(first, stored);
 #pragma unroll
-      for (int p = 0; p < P; ++p) stored[p] = row_.fetch(first + p * apart<L>());
-    } else {
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        const int i = first + p * apart<L>();
-        stored[p] = i < end_ ? row_.fetch(i) : Row::nothing();
-      }
-    }
-#pragma unroll
-    for (int p = 0; p < P; ++p) tile[p] = row_.hold(stored[p], first + p * apart<L>(), end_);
-  }
-
-  template <Lie L>
-  __device__ Tally fold(const Tile& tile, int first) const {
-    return row_.fold(tile, live_packs<P>(first - thread() % kWarp, apart<L>(), end_));
+    for (int p = 0; p < P; ++p) tile[p] = row_.hold(stored[p], first + p * step(), end_);
   }
 
   // Elements of a tile that come before the target. The packs are taken anew, out of the nearest cache: few
   // ask for a rank, and the others should not carry its code through the loop.
-  template <Lie L>
   __device__ unsigned before(int first, const Target& target) const {
     unsigned count = 0;
 #pragma unroll 1
     for (int p = 0; p < P; ++p) {
-      const int i = first + p * apart<L>();
+      const int i = first + p * step();
       if (i >= end_) break;
       float x[Row::kLanes];
       Row::values(row_.hold(row_.fetch(i), i, end_), x);
@@ -350,66 +289,57 @@ class Part {
     });
   }
 
-  // What found no room, and all tiles after it up to the last, once more. Called, not inlined: what is rare
-  // should not take the loop's registers. The limit afterwards.
-  template <Lie L>
-  __device__ __noinline__ static Key offer_again(Part part, BestKeys best, Failed failed, int last,
+  // The tiles from the first that found no room, −1 for none, up to the last, once more. Called, not inlined:
+  // what is rare should not take the loop's registers. The limit afterwards.
+  __device__ __noinline__ static Key offer_again(Part part, BestKeys best, int failed, int last,
                                                  float largest_yet) {
     best.bound(largest_yet);
     offer_until(best, [&] {
-      while (failed.packs != 0) {
+      for (; failed >= 0 && failed <= last; failed += P * step()) {
         Tile tile;
-        part.template load<L>(failed.first, tile);
-        failed.packs = part.template offer<L, true>(best, tile, failed.first, failed.packs);
-        if (failed.packs != 0) return false;
-        failed.first += P * step();
-        failed.packs = failed.first <= last ? kAllPacks : 0;
+        part.load(failed, tile);
+        if (!part.template offer<true>(best, tile, failed)) return false;
       }
       return true;
     });
     return best.limit();
   }
 
-  // Of some packs of a tile the elements that are above the limit; the packs that found no room. Elements of
-  // equal value came later than all that the limit was made of, unless it was made while this tile waited.
-  template <Lie L, bool Again>
-  __device__ unsigned offer(BestKeys& best, const Tile& tile, int first, unsigned packs) const {
+  // The elements of a tile that are above the limit; false where they found no room. Those of equal value came
+  // later than all that the limit was made of, unless it was made while this tile waited. The few packs that
+  // have one are read again: registers have no index.
+  template <bool Again>
+  __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
     const Key limit = best.limit();
     const float v = value_of(limit);
-    unsigned with = 0;  // packs that have one
+    unsigned packs = 0;  // a bit each
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       const float m = Row::largest(tile[p]);
-      with |= m > v || (Again && m == v && m > minus_infinity<float>()) ? 1U << p : 0U;
+      packs |= m > v || (Again && m == v && m > minus_infinity<float>()) ? 1U << p : 0U;
     }
-    packs &= with;
+    const auto for_passing = [&](auto body) {
 #pragma unroll 1
-    for (; packs != 0; packs &= packs - 1) {
-      const int which = __ffs(static_cast<int>(packs)) - 1;
-      typename Row::Held pack = tile[0];  // registers have no index
+      for (unsigned rest = packs; rest != 0; rest &= rest - 1) {
+        const int i = first + (__ffs(static_cast<int>(rest)) - 1) * step();
+        float x[Row::kLanes];
+        Row::values(row_.hold(row_.fetch(i), i, end_), x);
+        const auto column = static_cast<int>(row_.column(i));
 #pragma unroll
-      for (int p = 1; p < P; ++p) {
-        if (p == which) pack = tile[p];
+        for (int k = 0; k < Row::kLanes; ++k) {
+          if (!(Again ? x[k] >= v && x[k] > minus_infinity<float>() : x[k] > v)) continue;
+          const Key key = key_of(x[k], static_cast<unsigned>(column + k));
+          if (!Again || key > limit) body(key);
+        }
       }
-      float x[Row::kLanes];
-      Row::values(pack, x);
-      const auto column = static_cast<int>(row_.column(first + which * apart<L>()));
-      const auto passes = [&](int k) {
-        return x[k] > v || (Again && x[k] == v && x[k] > minus_infinity<float>() &&
-                            key_of(x[k], static_cast<unsigned>(column + k)) > limit);
-      };
-      int count = 0;
-#pragma unroll
-      for (int k = 0; k < Row::kLanes; ++k) count += passes(k) ? 1 : 0;
-      if (count == 0) continue;
-      Key* to = best.place_if_room(count);
-      if (to == nullptr) return packs;
-#pragma unroll
-      for (int k = 0; k < Row::kLanes; ++k) {
-        if (passes(k)) *to++ = key_of(x[k], static_cast<unsigned>(column + k));
-      }
-    }
-    return 0;
+    };
+    int count = 0;
+    for_passing([&](Key) { ++count; });
+    if (count == 0) return true;
+    Key* to = best.place_if_room(count);
+    if (to == nullptr) return false;
+    for_passing([&](Key key) { *to++ = key; });
+    return true;
   }
 
   Row row_;
@@ -425,16 +355,7 @@ struct Common {
   EachRow<double> temperature;  // of all
   int size;                     // packs a part
   int room;                     // keys of a block, twice
-  bool staged;                  // whether there is shared memory for a tile behind them
 };
-
-// A launch's shared memory: the keys, and the stage.
-template <class Row>
-__device__ inline typename Row::Stored* stage_of(const Common& common, std::byte* memory) {
-  return common.staged ? reinterpret_cast<typename Row::Stored*>(
-                             memory + 2 * common.room * gpu_choose::kKeyBytes)
-                       : nullptr;
-}
 
 // Where the blocks of a row leave what they selected: segments of a key that counts and so many keys. In a
 // cluster they are in the first block's shared memory; on the grid in the workspace, which has for each row a
@@ -490,11 +411,9 @@ class Team {
 
   // The K largest of a row of which everybody has a part.
   template <class Row>
-  __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target, bool ranks,
-                           typename Row::Stored* stage) const {
-    if (!part.is_one_tile()) {
-      return choose_gathered(best, part.gather(best, target, ranks, stage));
-    }
+  __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target,
+                           bool ranks) const {
+    if (!part.is_one_tile()) return choose_gathered(best, part.gather(best, target, ranks));
     Tally total;
     part.gather_once(best, target, ranks, [&](const Tally& mine) {
       total = cluster_.all(mine);

@@ -22,7 +22,9 @@ __device__ inline float value_of_word(unsigned word) {
 __device__ inline Key key_of(float z, unsigned index) {
   return static_cast<Key>(ordered(z)) << 32 | ~index;
 }
-__device__ inline float value_of(Key key) { return value_of_word(static_cast<unsigned>(key >> 32)); }
+__device__ inline float value_of(Key key) {
+  return value_of_word(static_cast<unsigned>(key >> 32));
+}
 __device__ inline unsigned index_of(Key key) { return ~static_cast<unsigned>(key); }
 
 // The least key that is above those of all smaller values: elements from `word` on are above it.

@@ -19,15 +19,13 @@ Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
   }
 }
 
-inline Common common_of(const RowArgs& args, const Plan& plan,
-                        const EachRow<double>& temperature) {
+inline Common common_of(const RowArgs& args, const Plan& plan, const EachRow<double>& temperature) {
   return {.space = args.space,
           .first_row = args.first_row,
           .scale = args.logits.scale,
           .temperature = temperature,
           .size = plan.chunk,
-          .room = gpu_choose::room(plan),
-          .staged = gpu_choose::staged(plan)};
+          .room = gpu_choose::room(plan)};
 }
 
 // plan.split blocks a row, as a cluster or, where there is a workspace, all over the GPU.
@@ -41,7 +39,8 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
                .parts = plan.split,
                .room = gpu_choose::segment_room(plan),
                .rows = rows};
-    cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(rows), static_cast<cudaStream_t>(args.stream));
+    cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(rows),
+                    static_cast<cudaStream_t>(args.stream));
     plan.split = 1;  // no cluster
   } else {
     meeting.room = gpu_choose::room(plan) / plan.split;
