@@ -40,9 +40,12 @@ build: build/release/build.ninja ## the library, the program and the tests, opti
 program: build/release/build.ninja
 	cmake --build build/release --parallel $(JOBS) --target onepass_cli
 
-demo: program ## build, verify every variant that this machine can run, measure a handful of shapes
-	$(program) verify
-	OMP_PROC_BIND=true $(program) bench --workload workloads/demo.txt --variants auto
+# Where there is no GPU, minutes of nvcc would bring nothing that could be shown.
+demo_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,demo)
+demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this machine can run, measure a handful of shapes
+	cmake --build build/$(demo_tree) --parallel $(JOBS) --target onepass_cli
+	build/$(demo_tree)/cli/onepass verify
+	OMP_PROC_BIND=true build/$(demo_tree)/cli/onepass bench --workload workloads/demo.txt --variants auto
 
 # The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
 # would build it too.
