@@ -15,6 +15,9 @@ namespace onepass::gpu_choose {
 inline constexpr int kKeysEach = 8;
 inline constexpr int kMostThreads = gpu_rows::kBlockThreads;
 inline constexpr std::int64_t kMostK = kKeysEach * kMostThreads / 2;
+inline constexpr std::int64_t kMostSorted = std::int64_t{1} << 30;
+// A thread counts columns with 31 bits, and a few steps past the last.
+inline constexpr std::int64_t kMostCols = (std::int64_t{1} << 31) - (1 << 16);
 inline constexpr int kKeyBytes = 8;
 inline constexpr int kTallyBytes = 16;
 
@@ -107,17 +110,20 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   return cluster_of(p, split, large_threads(p, split));
 }
 
-// Keys that a part of the grid leaves at most, and one that counts them.
-constexpr std::int64_t grid_room(const Problem& p) {
-  return std::min(2 * kMostK, wanted(p) + wanted(p) / 2 + 32) + 1;
+// Keys that a part of the grid leaves at most, and one that counts them: the last block must have room for them
+// beside the K that it has.
+constexpr std::int64_t grid_room(const Problem& p, int threads) {
+  const std::int64_t k = wanted(p);
+  return std::min(kKeysEach * threads - k, k + k / 2 + 32) + 1;
 }
 
 // Blocks all over the GPU; who comes last has the row.
 inline Plan grid_of(const Problem& p, int parts, int threads) {
   Plan plan = part("gpu_grid", p, parts, threads);
   plan.scratch_bytes =
-      ticket_bytes(p.rows) + static_cast<std::size_t>(plan.blocks) *
-                                 static_cast<std::size_t>(kTallyBytes + grid_room(p) * kKeyBytes);
+      ticket_bytes(p.rows) +
+      static_cast<std::size_t>(plan.blocks) *
+          static_cast<std::size_t>(kTallyBytes + grid_room(p, threads) * kKeyBytes);
   return plan;
 }
 
@@ -204,7 +210,10 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
 inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols >= std::int64_t{1} << 31) return "it takes fewer than 2^31 columns";
+  if (p.cols > kMostCols) return "it takes at most " + std::to_string(kMostCols) + " columns";
+  if (p.op == Op::topk && p.k > kMostSorted) {
+    return "it chooses at most " + std::to_string(kMostSorted);
+  }
   if (p.rows > gpu_rows::kMostBlockRows) {
     return "it takes at most " + std::to_string(gpu_rows::kMostBlockRows) + " rows";
   }
@@ -220,6 +229,10 @@ inline std::string refuse(const Problem& p, const Machine& m) {
 inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
   if (gpu_rows::most_cluster(m) < 2) return "it needs clusters (sm_90)";
+  if (p.op == Op::topk && 2 * (p.k + 1) > 2 * kMostK) {
+    return "its first block has no room for what two leave: it chooses at most " +
+           std::to_string(kMostK - 1);
+  }
   return {};
 }
 

@@ -181,12 +181,14 @@ Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
   int device = 0;
   cudaGetDevice(&device);
   static std::mutex mutex;
-  // Never destroyed: at exit the driver may be gone before it.
-  static std::map<std::pair<int, void*>, Buffer>& kept =
-      *new std::map<std::pair<int, void*>, Buffer>;
+  // Never destroyed: at exit the driver may be gone before it. What was too small is kept, too: a graph may have
+  // been captured with it. Each is twice as large as the one before, so that all are not twice the last.
+  static std::map<std::pair<int, void*>, std::vector<Buffer>>& kept =
+      *new std::map<std::pair<int, void*>, std::vector<Buffer>>;
   const std::lock_guard lock(mutex);
-  Buffer& buffer = kept[{device, stream}];
-  if (buffer.size() < bytes) {
+  std::vector<Buffer>& buffers = kept[{device, stream}];
+  const std::size_t last = buffers.empty() ? 0 : buffers.back().size();
+  if (last < bytes) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     cudaStreamIsCapturing(stream_of(stream), &capture);
     if (capture != cudaStreamCaptureStatusNone) {
@@ -195,11 +197,13 @@ Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
                       " bytes cannot be allocated while the stream is captured;"
                       " run the op once before, or pass a workspace in the context")};
     }
-    // Freed memory may still be in use by what is queued: freeing waits for it.
-    buffer = Buffer();
-    if (Status status = buffer.allocate(bytes); !status.ok()) return status;
+    Buffer more;
+    if (Status status = more.allocate(std::max(bytes, 2 * last)); !status.ok()) {
+      if (status = more.allocate(bytes); !status.ok()) return status;
+    }
+    buffers.push_back(std::move(more));
   }
-  out = buffer.data();
+  out = buffers.back().data();
   return {};
 }
 

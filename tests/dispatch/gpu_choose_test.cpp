@@ -39,6 +39,7 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   }
   if (plan.variant == "gpu_grid") {
     EXPECT_GE(gpu_choose::segment_room(plan), p.k + 1) << what;
+    EXPECT_LE(p.k + gpu_choose::segment_room(plan) - 1, room) << what;
   }
   EXPECT_EQ(plan.shared_bytes, static_cast<std::size_t>(2 * room * gpu_choose::kKeyBytes)) << what;
 }
@@ -94,6 +95,9 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   Plan plan;
   Problem p = topk(4, 9000, 5000);
   EXPECT_NE(plan_variant("gpu_block", p, h200(), plan).message().find("at most 2048"),
+            std::string::npos);
+  p = topk(4, 9000, 2048);
+  EXPECT_NE(plan_variant("gpu_cluster", p, h200(), plan).message().find("at most 2047"),
             std::string::npos);
   p = topk(4, 9000, 50);
   EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), plan).message().find("clusters"),

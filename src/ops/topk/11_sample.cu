@@ -145,7 +145,7 @@ __device__ inline Key race_from_limit(const Draw& draw, const Noise& noise, cons
   }
   return search.largest([&](float x, Key key) {
     const bool left = key >= limit && static_cast<double>(row.z(x)) >= least;
-    return left ? runner(row.z(x), noise, index_of(key)) : Key{0};
+    return left ? runner(row.z(x) - static_cast<float>(m), noise, index_of(key)) : Key{0};
   });
 }
 
@@ -185,7 +185,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
       Key mine = 0;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {
         const Key key = chosen.keys[i];
-        mine = max(mine, runner(row.z(value_of(key)), noise, index_of(key)));
+        mine = max(mine, runner(row.z(value_of(key)) - state.m, noise, index_of(key)));
       }
       winner = BlockFold<LargestKey>(shared.keys).all(mine);
     }

@@ -15,6 +15,21 @@
 namespace onepass::ops::topk {
 namespace {
 
+// Keys with the index before the value; and back.
+__device__ inline void turn(Key* keys, int size) {
+  for (int i = static_cast<int>(threadIdx.x); i < size; i += static_cast<int>(blockDim.x)) {
+    keys[i] = keys[i] << 32 | keys[i] >> 32;
+  }
+}
+
+// The lower index first; what is no key stays last.
+__device__ inline void order_by_index(Key* keys, int size) {
+  turn(keys, size);
+  sort_descending(keys, size);
+  turn(keys, size);
+  __syncthreads();
+}
+
 template <class Row>
 __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
@@ -55,8 +70,9 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
       keys[i] = 0;
     }
     sort_descending(keys, size);
+    if (!out.sorted) order_by_index(keys, size);
   }
-  answer.write_keys(keys, static_cast<int>(out.k), sums);
+  answer.write_in_place(keys, static_cast<int>(out.k), sums);
 }
 
 }  // namespace

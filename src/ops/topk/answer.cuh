@@ -47,7 +47,9 @@ __device__ inline State<float> broken_state() {
 }
 
 __device__ inline float log_probability(const State<float>& row, float z) {
-  if (row.d == 0 || z == minus_infinity<float>()) return minus_infinity<float>();
+  if (row.d == 0 || z == minus_infinity<float>()) {
+    return row.d == row.d ? minus_infinity<float>() : row.d;
+  }
   return (z - row.m) - logf(row.d);
 }
 
@@ -93,6 +95,18 @@ class Answer {
   // `keys`, largest first, `count` of them.
   __device__ void write_keys(const Key* keys, int count,
                              BlockFold<Add<float>>::Scratch& sums) const {
+    write(keys, count, sums, out_.sorted);
+  }
+
+  // All K, in the order that they have.
+  __device__ void write_in_place(const Key* keys, int count,
+                                 BlockFold<Add<float>>::Scratch& sums) const {
+    write(keys, count, sums, true);
+  }
+
+ private:
+  __device__ void write(const Key* keys, int count, BlockFold<Add<float>>::Scratch& sums,
+                        bool in_place) const {
     const RowOut values = of(out_.out);
     const RowOut indices = of(out_.indices);
     const float sum = broken() ? 0 : sum_of_weights(keys, count, BlockFold<Add<float>>(sums));
@@ -106,10 +120,10 @@ class Answer {
         if (i < count) {
           index = index_of(keys[i]);
           z = row_.z(value_of(keys[i]));
-          if (!out_.sorted) to = place_by_index(keys, count, index);
+          if (!in_place) to = place_by_index(keys, count, index);
         } else {
           index = filler(keys, count, i - count);
-          if (!out_.sorted) to = index;
+          if (!in_place) to = index;
         }
       }
       indices.put(to, index);
@@ -117,7 +131,6 @@ class Answer {
     }
   }
 
- private:
   __device__ RowOut of(const Operand& to) const { return {common_.space, to, at_}; }
 
   __device__ float sum_of_weights(const Key* keys, int count,

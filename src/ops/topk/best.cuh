@@ -19,7 +19,8 @@ class BestKeys {
   static constexpr int kRanked = 512;                  // and so few by runs
 
   struct Shared {
-    int count;    // keys that were offered
+    int offered;  // keys, with those that found no room
+    int end;      // where the first of these would have been
     int taken;    // and of them selected
     int sums[3];  // of a count over the block: this one, the next, the one before
     unsigned low[32], high[32];
@@ -35,12 +36,12 @@ class BestKeys {
         room_(room),
         k_(k),
         limit_(lowest_limit()) {
-    if (thread() == 0) shared_.count = 0;
+    set_count(shared_, 0);
   }
 
   __device__ int room() const { return room_; }
   __device__ int k() const { return k_; }
-  __device__ int count() const { return shared_.count; }
+  __device__ int count() const { return count_of(shared_); }
   __device__ const Key* keys() const { return keys_; }
   __device__ Key* list() const { return list_; }
   __device__ Key limit() const { return limit_; }
@@ -52,23 +53,24 @@ class BestKeys {
   // Raises the limit by the K-th largest of what the threads bring, or by a little less.
   __device__ void bound(float largest) { raise(bound_of(shared_, k_, largest)); }
 
-  // A thread's place for `count` keys; null where there is no room.
+  // A thread's place for `count` keys; null where there is no room. From the first that finds none on nobody
+  // does, and the keys end where he would have begun.
   __device__ Key* place_if_room(int count) {
-    const int at = atomicAdd(&shared_.count, count);
+    const int at = atomicAdd(&shared_.offered, count);
     if (at + count <= room()) return keys_ + at;
-    atomicSub(&shared_.count, count);
+    atomicMin(&shared_.end, at);
     return nullptr;
   }
 
   // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
-  __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, room_, k_, most)); }
+  __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, k_, most)); }
 
   // The keys that are not below the limit, at most `most` of them, which is not less than K; how many.
   __device__ int select(Key* to, int most) {
     if (thread() == 0) shared_.taken = 0;
     __syncthreads();
-    if (shared_.count > most && count_from(limit_) > most) cut(most);
-    const int n = min(shared_.count, room());
+    if (count() > most && count_from(limit_) > most) cut(most);
+    const int n = count();
 #pragma unroll 1
     for (int i = thread(); i < n; i += threads()) {
       const Key key = keys_[i];
@@ -83,14 +85,14 @@ class BestKeys {
   __device__ void absorb(const Key* from, int parts, int apart) {
     int total = parts * apart;
     if (total > room()) total = sum_of_counts(from, parts, apart);
-    if (thread() == 0) shared_.count = 0;
+    set_count(shared_, 0);
     __syncthreads();
     if (total <= room()) {
 #pragma unroll 1
       for (int r = thread() / 32; r < parts; r += threads() / 32) {
         const auto more = static_cast<int>(from[r * apart]);
         int at = 0;
-        if (lane() == 0) at = atomicAdd(&shared_.count, more);
+        if (lane() == 0) at = atomicAdd(&shared_.offered, more);
         at = __shfl_sync(kAll, at, 0);
 #pragma unroll 1
         for (int i = lane(); i < more; i += 32) keys_[at + i] = from[r * apart + 1 + i];
@@ -99,32 +101,41 @@ class BestKeys {
 #pragma unroll 1
       for (int r = 0; r < parts; ++r) {
         const auto more = static_cast<int>(from[r * apart]);
-        if (shared_.count + more > room()) cut(k_);
-        const int n = shared_.count;
+        if (count() + more > room()) cut(k_);
+        const int n = count();
         __syncthreads();
 #pragma unroll 1
         for (int i = thread(); i < more; i += threads()) keys_[n + i] = from[r * apart + 1 + i];
-        if (thread() == 0) shared_.count = n + more;
+        set_count(shared_, n + more);
         __syncthreads();
       }
     }
     __syncthreads();
-    if (few(shared_.count)) return;
+    if (few(count())) return;
     Key largest = 0;
 #pragma unroll 1
-    for (int i = thread(); i < shared_.count; i += threads()) largest = max(largest, keys_[i]);
+    for (int i = thread(); i < count(); i += threads()) largest = max(largest, keys_[i]);
     bound(largest == 0 ? minus_infinity<float>() : value_of(largest));
   }
 
   // What was offered and is not below the limit, in order; where that is, and how many.
   __device__ Key* order(int& count) {
-    const bool all = few(shared_.count);
-    count = all ? shared_.count : select(list_, room());
+    const bool all = few(this->count());
+    count = all ? this->count() : select(list_, room());
     return ordered_from(all ? keys_ : list_, all ? list_ : keys_, count);
   }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFU;
+
+  __device__ static int count_of(const Shared& shared) { return min(shared.offered, shared.end); }
+  // By all, with a barrier before anybody counts on it.
+  __device__ static void set_count(Shared& shared, int count) {
+    if (thread() != 0) return;
+    shared.offered = count;
+    shared.end = 0x7FFFFFFF;
+  }
+
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
   __device__ static int lane() { return thread() % 32; }
@@ -159,11 +170,15 @@ class BestKeys {
   }
 
   // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
-  __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int room, int k,
-                                                  int most) {
+  __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
     __syncthreads();
-    int n = min(shared.count, room);
-    if (n <= most) return 0;
+    int n = count_of(shared);
+    if (n <= most) {
+      __syncthreads();
+      set_count(shared, n);
+      __syncthreads();
+      return 0;
+    }
     Key mine[kEach];
     Key largest = 0;
     Key smallest = ~Key{0};
@@ -196,11 +211,11 @@ class BestKeys {
         high = middle - 1;
       }
     }
-    if (thread() == 0) shared.count = 0;
+    set_count(shared, 0);
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      if (mine[j] >= low) keys[atomicAdd(&shared.count, 1)] = mine[j];
+      if (mine[j] >= low) keys[atomicAdd(&shared.offered, 1)] = mine[j];
     }
     __syncthreads();
     return low;
@@ -209,7 +224,7 @@ class BestKeys {
   __device__ int count_from(Key limit) {
     int mine = 0;
 #pragma unroll 1
-    for (int i = thread(); i < min(shared_.count, room()); i += threads()) {
+    for (int i = thread(); i < count(); i += threads()) {
       mine += keys_[i] >= limit ? 1 : 0;
     }
     if (thread() == 0) shared_.sums[0] = 0;

@@ -55,7 +55,7 @@ class ChooseRow {
 
   __device__ ChooseRow(const Args& args, std::int64_t row, double scale, double temperature)
       : logits_(make(args, row, temperature)),
-        factor_(kAny ? 1.0F : static_cast<float>(scale) / static_cast<float>(temperature)) {}
+        factor_(kAny ? 1.0F : static_cast<float>(scale / temperature)) {}
 
   __device__ int packs() const { return logits_.packs(); }
   __device__ Stored fetch(int i) const { return logits_.fetch(i); }

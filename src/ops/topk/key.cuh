@@ -27,7 +27,7 @@ __device__ inline float value_of(Key key) {
 }
 __device__ inline unsigned index_of(Key key) { return ~static_cast<unsigned>(key); }
 
-// The least key that is above those of all smaller values: elements from `word` on are above it.
+// The largest key that a smaller value can have: elements from `word` on are above it.
 __device__ inline Key just_below(unsigned word) {
   constexpr unsigned minus_zero = 0x7FFFFFFFU;  // no element's: it counts as +0
   const unsigned below = word - 1 == minus_zero ? word - 2 : word - 1;

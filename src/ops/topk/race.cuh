@@ -21,6 +21,7 @@ static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
 }
 
 // What a token runs with: noisy logits as keys, so that the largest wins and the lower token where two are equal.
+// z counts from near the row's largest: a sum with a large z would lose the noise.
 __device__ inline Key runner(float z, std::uint32_t word, unsigned token) {
   return key_of(z + gumbel_of(word), token);
 }
@@ -33,6 +34,15 @@ __device__ inline Key runner(float z, const Noise& noise, unsigned token) {
   return runner(z, word, token);
 }
 
+// A logit to count from that all parts of a row agree on: the largest of its first few.
+template <class Row>
+__device__ inline float start_of(const Row& row, int cols) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const float z = lane < cols ? row.z(row.at(lane)) : minus_infinity<float>();
+  const float largest = warp_fold(z, Largest<float>());
+  return isfinite(largest) ? largest : 0;
+}
+
 // All tokens of a part, four at a time, each beside the part's tally; the winner's key is offered. The noise is
 // exact only for those that could still win: E ≥ w, so that z − log(w) is the most that a token can have.
 template <class Row>
@@ -41,6 +51,7 @@ __device__ inline Tally race_all(const Row& row, int cols, int rank, int parts, 
   constexpr unsigned kAll = 0xFFFFFFFFU;
   const auto step = static_cast<int>(blockDim.x);
   const int fours = (cols + 3) / 4;
+  const float start = start_of(row, cols);
   const int size = (fours + parts - 1) / parts;
   const int end = min(fours, size * (rank + 1));
   Tally mine = MergeTallies::identity();
@@ -64,10 +75,11 @@ __device__ inline Tally race_all(const Row& row, int cols, int rank, int parts, 
     const Words4 words = noise.of_four(4 * static_cast<std::int64_t>(four));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const float most = z[k] - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
+      const float own_z = z[k] - start;
+      const float most = own_z - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
       const float margin = 1e-4F + 4e-7F * fabsf(most);
       if (most + margin > to_beat && z[k] > minus_infinity<float>()) {
-        const Key own = runner(z[k], words[k], static_cast<unsigned>(4 * four + k));
+        const Key own = runner(own_z, words[k], static_cast<unsigned>(4 * four + k));
         winner = own > winner ? own : winner;
       }
     }
