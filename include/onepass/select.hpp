@@ -1,8 +1,9 @@
 // Ops that choose from a row: the largest, a sample, the experts of a gate. The row is the last dimension.
 //
 // They see the same logits z as softmax does (onepass/options.hpp) and never write the row out. Of equal
-// elements the one with the lower index comes first, always; a result does not depend on how a row was cut
-// or what other rows there are. A row with a NaN answers with NaN, index −1 and valid 0, and touches no other.
+// elements the one with the lower index comes first, always; what is chosen does not depend on how a row was cut
+// or what other rows there are (docs/numerics.md). A row with a NaN answers with NaN, index −1 and valid 0, and
+// touches no other. On a GPU, a row whose own option or target cannot be is answered in the same way.
 #pragma once
 
 #include "onepass/context.hpp"
