@@ -10,7 +10,7 @@
 
 namespace onepass::gpu_choose {
 
-// Keys that a thread of a block looks after at most: the block has room for as many that were offered, and for
+// Keys that a thread of a block looks after: the block has room for as many that were offered, and for
 // as many that are to be ordered. K is at most half of them.
 inline constexpr int kKeysEach = 8;
 inline constexpr int kMostThreads = gpu_rows::kBlockThreads;
@@ -60,7 +60,6 @@ inline Plan part(std::string_view variant, const Problem& p, int split, int thre
   plan.blocks = p.rows * split;
   plan.packs = packs_each(is_general(p));
   plan.general = is_general(p);
-  plan.looped = true;
   plan.shared_bytes = 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
   return plan;
 }
@@ -72,9 +71,9 @@ inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p
 
 // Clusters that can be: the first block must be able to take what all of them leave.
 constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int threads) {
-  return split > 1 && split == gpu_rows::power_of_two_from(split) &&
-         split <= gpu_rows::most_cluster(m) && split * (wanted(p) + 1) <= kKeysEach * threads &&
-         packs(p) / split >= 2 * kWarp;
+  return split > 1 && split <= gpu_rows::most_cluster(m) &&
+         split == gpu_rows::power_of_two_from(split) &&
+         split * (wanted(p) + 1) <= kKeysEach * threads && packs(p) / split >= 2 * kWarp;
 }
 inline Plan cluster_of(const Problem& p, int split, int threads) {
   return part("gpu_cluster", p, split, threads);
@@ -191,8 +190,8 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   if (parsed.ec != std::errc{} || parsed.ptr == end || *parsed.ptr != ':') return std::nullopt;
   parsed = std::from_chars(parsed.ptr + 1, end, threads);
   if (parsed.ec != std::errc{} || parsed.ptr != end || split < 1) return std::nullopt;
-  if (threads != gpu_rows::power_of_two_from(threads) || threads > kMostThreads ||
-      threads < least_threads(wanted(p))) {
+  if (threads > kMostThreads || threads < least_threads(wanted(p)) ||
+      threads != gpu_rows::power_of_two_from(threads)) {
     return std::nullopt;
   }
   const std::string_view variant = text.substr(0, colon);

@@ -103,7 +103,8 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), plan).message().find("clusters"),
             std::string::npos);
   for (const char* name : {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100",
-                           "gpu_block:2:256", "gpu_grid:0:512", "gpu_grid:4", "gpu_block:4"}) {
+                           "gpu_block:2:256", "gpu_grid:0:512", "gpu_block:1:2000000000",
+                           "gpu_cluster:2000000000:512", "gpu_grid:4", "gpu_block:4"}) {
     EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
   }
   Reasons reasons;

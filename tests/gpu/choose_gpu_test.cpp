@@ -14,6 +14,7 @@
 #include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
 #include "runtime/gpu.hpp"
+#include "tests/support/graph.hpp"
 
 namespace onepass {
 namespace {
@@ -131,20 +132,9 @@ TEST_F(ChooseGpuTest, AGraphReplaysTheSameBits) {
     const Topk op(rows, cols, k);
     ASSERT_TRUE(op.run(context).ok());  // its workspace is there from now on
     const auto first = op.result();
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    const Status status = op.run(context);
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    op.poison();
-    ASSERT_TRUE(gpu::synchronize().ok());
-    for (int i = 0; i < 50; ++i) ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    test::replay_in_graph(
+        stream, 50, [&] { return op.run(context); }, [&] { op.poison(); });
     EXPECT_EQ(op.result(), first) << rows << "x" << cols;
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
   }
   cudaStreamDestroy(stream);
 }

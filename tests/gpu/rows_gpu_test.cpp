@@ -12,6 +12,7 @@
 
 #include "onepass/ops.hpp"
 #include "runtime/gpu.hpp"
+#include "tests/support/graph.hpp"
 
 namespace onepass {
 namespace {
@@ -91,20 +92,9 @@ TEST_F(RowsGpuTest, AGraphReplaysTheSameBits) {
     const Softmax op(shape);
     ASSERT_TRUE(op.run(context).ok());  // its workspace is there from now on
     const std::vector<float> first = op.result();
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    const Status status = op.run(context);
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    op.poison();
-    ASSERT_TRUE(gpu::synchronize().ok());
-    for (int i = 0; i < 1000; ++i) ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    test::replay_in_graph(
+        stream, 1000, [&] { return op.run(context); }, [&] { op.poison(); });
     EXPECT_EQ(op.result(), first) << shape.rows << "x" << shape.cols;
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
   }
   cudaStreamDestroy(stream);
 }

@@ -76,7 +76,8 @@ Status unfused(const RowArgs& args, const Plan& plan) {
   const TopkOutputs out = outputs_of(args);
   const Common common = common_of(args, plan, temperature_of(args));
   auto* p = reinterpret_cast<float*>(args.workspace);
-  return with_dense_row(args, [&]<class Row>(Type<Row>) {
+  return with_stored(args, [&]<class In>(Type<In>) {
+    using Row = ChooseRow<In, In>;
     Status status = launch_clusters(weigh<Row>, args, plan, common, p);
     if (!status.ok()) return status;
     return launch_clusters(select<Row>, args, plan, common, out, static_cast<const float*>(p));

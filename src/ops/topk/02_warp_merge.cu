@@ -38,11 +38,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
 }  // namespace
 
 Status warp_merge(const RowArgs& args, const Plan& plan) {
-  const TopkOutputs out = outputs_of(args);
-  const Common common = common_of(args, plan, temperature_of(args));
-  return with_dense_row(args, [&]<class Row>(Type<Row>) {
-    return launch_clusters(kernel<Row>, args, plan, common, out);
-  });
+  return launch_walk(args, plan, []<class Row>(Type<Row>) { return kernel<Row>; });
 }
 
 }  // namespace onepass::ops::topk

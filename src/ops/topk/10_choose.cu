@@ -26,7 +26,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.scale, temperature);
   const Target target = target_of(common, out, row, at);
-  BestKeys best(shared.best, reinterpret_cast<Key*>(memory), common.room, static_cast<int>(out.k));
+  BestKeys best(shared.best, reinterpret_cast<Key*>(memory), static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
   Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;

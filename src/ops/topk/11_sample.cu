@@ -160,7 +160,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
   const Draw draw(common, options, at);
   const auto cols = static_cast<int>(common.space.cols);
   const Row row(args, at, common.scale, draw.temperature);
-  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory), common.room,
+  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory),
                 draw.candidates(options.most_candidates));
   const Part<Row> part(row, common.size, team.rank());
   const bool races = draw.races();

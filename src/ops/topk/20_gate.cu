@@ -9,9 +9,9 @@
 
 #include "dispatch/gpu_choose.hpp"
 #include "merge/warp.cuh"
-#include "ops/row/launch.cuh"
 #include "ops/row/logits.cuh"
 #include "ops/topk/key.cuh"
+#include "ops/topk/launch.cuh"
 #include "ops/topk/select.hpp"
 #include "ops/topk/variants.hpp"
 
@@ -179,11 +179,8 @@ Status gpu_gate(const RowArgs& args, const Plan& plan) {
                       .soft = select.score == GateScore::softmax,
                       .renormalize = select.renormalize,
                       .scale = static_cast<float>(select.scale)};
-  switch (args.logits.x.dtype) {
-    case DType::f16: return run_gate<F16>(gate, plan, args.stream);
-    case DType::bf16: return run_gate<BF16>(gate, plan, args.stream);
-    default: return run_gate<float>(gate, plan, args.stream);
-  }
+  return with_stored(args,
+                     [&]<class In>(Type<In>) { return run_gate<In>(gate, plan, args.stream); });
 }
 
 }  // namespace onepass::ops::topk

@@ -14,7 +14,7 @@ namespace onepass {
 
 class BestKeys {
  public:
-  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after at most
+  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
   static constexpr int kCounted = 128;                 // so few are ordered by counting,
   static constexpr int kRanked = 512;                  // and so few by runs
 
@@ -27,19 +27,14 @@ class BestKeys {
     BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as everything that follows, with memory for `room` keys twice. A barrier must come before
+  // By a whole block, as everything that follows, with memory for room() keys twice. A barrier must come before
   // anything is offered.
-  __device__ BestKeys(Shared& shared, Key* memory, int room, int k)
-      : shared_(shared),
-        keys_(memory),
-        list_(memory + room),
-        room_(room),
-        k_(k),
-        limit_(lowest_limit()) {
+  __device__ BestKeys(Shared& shared, Key* memory, int k)
+      : shared_(shared), keys_(memory), list_(memory + room()), k_(k), limit_(lowest_limit()) {
     set_count(shared_, 0);
   }
 
-  __device__ int room() const { return room_; }
+  __device__ static int room() { return kEach * threads(); }
   __device__ int k() const { return k_; }
   __device__ int count() const { return count_of(shared_); }
   __device__ const Key* keys() const { return keys_; }
@@ -296,7 +291,6 @@ class BestKeys {
   Shared& shared_;
   Key* keys_;
   Key* list_;
-  int room_;
   int k_;
   Key limit_;
 };

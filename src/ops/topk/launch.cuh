@@ -2,21 +2,26 @@
 #pragma once
 
 #include "ops/row/launch.cuh"
-#include "ops/topk/choose.cuh"
+#include "ops/topk/team.cuh"
 
 namespace onepass::ops::topk {
+
+// Calls body(Type<In>) with the stored type of x.
+template <class Body>
+Status with_stored(const RowArgs& args, Body body) {
+  switch (args.logits.x.dtype) {
+    case DType::f16: return body(Type<F16>{});
+    case DType::bf16: return body(Type<BF16>{});
+    default: return body(Type<float>{});
+  }
+}
 
 // Calls body(Type<Row>).
 template <class Body>
 Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
-  const auto as = [&]<class In>(Type<In>) {
+  return with_stored(args, [&]<class In>(Type<In>) {
     return plan.general ? body(Type<ChooseRow<In, void>>{}) : body(Type<ChooseRow<In, In>>{});
-  };
-  switch (args.logits.x.dtype) {
-    case DType::f16: return as(Type<F16>{});
-    case DType::bf16: return as(Type<BF16>{});
-    default: return as(Type<float>{});
-  }
+  });
 }
 
 inline Common common_of(const RowArgs& args, const Plan& plan, const EachRow<double>& temperature) {
@@ -24,8 +29,7 @@ inline Common common_of(const RowArgs& args, const Plan& plan, const EachRow<dou
           .first_row = args.first_row,
           .scale = args.logits.scale,
           .temperature = temperature,
-          .size = plan.chunk,
-          .room = gpu_choose::room(plan)};
+          .size = plan.chunk};
 }
 
 // plan.split blocks a row, as a cluster or, where there is a workspace, all over the GPU.

@@ -12,7 +12,7 @@ struct EachRow {
   T value{};
   Operand rows{};
 
-  ONEPASS_HD T of(const RowSpace& space, std::int64_t row) const {
+  T of(const RowSpace& space, std::int64_t row) const {
     return rows ? read<T>(row_data(space, rows, row), rows.dtype, 0) : value;
   }
 };

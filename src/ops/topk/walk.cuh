@@ -8,14 +8,14 @@
 
 namespace onepass::ops::topk {
 
-// Calls body(Type<Row>) with the row of the call's elements.
-template <class Body>
-Status with_dense_row(const RowArgs& args, Body body) {
-  switch (args.logits.x.dtype) {
-    case DType::f16: return body(Type<ChooseRow<F16, F16>>{});
-    case DType::bf16: return body(Type<ChooseRow<BF16, BF16>>{});
-    default: return body(Type<ChooseRow<float, float>>{});
-  }
+// Launches kernel_of(Type<Row>) for the row of the call's elements.
+template <class KernelOf>
+Status launch_walk(const RowArgs& args, const Plan& plan, KernelOf kernel_of) {
+  const TopkOutputs out = outputs_of(args);
+  const Common common = common_of(args, plan, temperature_of(args));
+  return with_stored(args, [&]<class In>(Type<In>) {
+    return launch_clusters(kernel_of(Type<ChooseRow<In, In>>{}), args, plan, common, out);
+  });
 }
 
 // A block's row: block b has the b-th.
