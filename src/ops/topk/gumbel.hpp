@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/annotate.hpp"
 #include "core/philox.hpp"
 
 namespace onepass {
@@ -16,7 +17,7 @@ constexpr std::uint64_t row_seed(std::int64_t seed, bool own, std::int64_t row) 
 }
 
 // −log(E), E exponential: of w in (0, 1) E = −log(1 − w). Large noise comes of small w, which is exact there.
-inline double gumbel(std::uint32_t word) {
+ONEPASS_HD inline double gumbel(std::uint32_t word) {
   const double w = (static_cast<double>(word) + 0.5) * 0x1p-32;
   return -std::log(-std::log1p(-w));
 }

@@ -3,6 +3,7 @@
 
 #include "core/philox.hpp"
 #include "ops/topk/choose.cuh"
+#include "ops/topk/gumbel.hpp"
 
 namespace onepass::ops::topk {
 
@@ -15,9 +16,9 @@ struct Noise {
   }
 };
 
+// Called, not inlined: it is in double, and few tokens need it.
 static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
-  const double w = (static_cast<double>(word) + 0.5) * 0x1p-32;
-  return static_cast<float>(-log(-log1p(-w)));
+  return static_cast<float>(gumbel(word));
 }
 
 // What a token runs with: noisy logits as keys, so that the largest wins and the lower token where two are equal.
