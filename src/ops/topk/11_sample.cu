@@ -3,8 +3,9 @@
 // Idea    without a filter, all tokens race in the read itself. With one, the candidates come as topk's do, the
 //         filters leave the first of them, and these race. A row finds all of its options on the device.
 // Versus  10_choose: what becomes of the keys.
-// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it again until it
-//         knows the last key that is left, and once more for the race.
+// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it three times
+//         more: what all weigh, a race of all, and what comes before its winner; twice more for each winner that
+//         the filters take out, and some ten times where top_k is more than the candidates.
 // Limits  f32, f16, bf16; every option.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
@@ -79,7 +80,7 @@ struct SampleShared {
 
 // How many of the sorted keys the filters leave; −1: more than there are.
 template <class Row>
-__device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& chosen, bool whole,
+__device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen, bool whole,
                               SampleShared& shared) {
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
@@ -126,27 +127,39 @@ __device__ inline int left_by(const Draw& draw, const Row& row, const Chosen& ch
   return by_k || whole ? chosen.count : -1;
 }
 
-// Among so many that no list has them: the last key that is left, and the race of all from it on.
+// Among so many that no list has them. Who wins the race of all is the winner, if the filters leave him: tokens
+// that weigh less than a part top_p of all come before him. If they do not, they leave nobody below him either,
+// and those above him race again. Most races are the first.
 template <class Row>
-__device__ inline Key race_from_limit(const Draw& draw, const Noise& noise, const Row& row,
+__device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise, const Row& row,
                                       int cols, double m, SampleShared& shared) {
   const Search<Row> search(shared.search, row, cols, false);
-  const auto weigh = [&](float x, Key) {
+  const auto weigh = [&](float x) {
     return static_cast<double>(exponential(row.z(x) - static_cast<float>(m)));
   };
   const double least = draw.min_p > 0 ? m + log(draw.min_p) : -HUGE_VAL;
-  Key limit = 0;
+  Key limit = 0;  // of the filter by number
   if (draw.top_k > 0) {
     limit = search.from(static_cast<double>(draw.top_k), [](float, Key) { return 1.0; });
   }
-  if (draw.top_p < 1) {
-    const auto of_left = [&](float x, Key key) { return key >= limit ? weigh(x, key) : 0.0; };
-    limit = search.from(draw.top_p * search.sum(of_left), of_left);
+  const double enough =
+      draw.top_p < 1 ? draw.top_p * search.sum([&](float x, Key key) {
+        return key >= limit ? weigh(x) : 0.0;
+      })
+                     : HUGE_VAL;
+  for (Key below = 0;;) {  // nobody from here down is left
+    const Key winner = search.largest([&](float x, Key key) {
+      const bool runs = key >= limit && key > below && static_cast<double>(row.z(x)) >= least;
+      return runs ? runner(row.z(x) - static_cast<float>(m), noise, index_of(key)) : Key{0};
+    });
+    if (draw.top_p >= 1) return winner;
+    const unsigned token = index_of(winner);
+    const Key own = key_of(row.at(token), token);
+    const double before =
+        search.sum([&](float x, Key key) { return key > own ? weigh(x) : 0.0; });
+    if (before < enough) return winner;
+    below = own;
   }
-  return search.largest([&](float x, Key key) {
-    const bool left = key >= limit && static_cast<double>(row.z(x)) >= least;
-    return left ? runner(row.z(x) - static_cast<float>(m), noise, index_of(key)) : Key{0};
-  });
 }
 
 template <class Row>
@@ -180,7 +193,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
     const int left = left_by(draw, row, chosen, whole, shared);
     __syncthreads();
     if (left < 0) {
-      winner = race_from_limit(draw, noise, row, cols, static_cast<double>(state.m), shared);
+      winner = race_until_left(draw, noise, row, cols, static_cast<double>(state.m), shared);
     } else {
       Key mine = 0;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {

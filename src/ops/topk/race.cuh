@@ -44,51 +44,87 @@ __device__ inline float start_of(const Row& row, int cols) {
   return isfinite(largest) ? largest : 0;
 }
 
-// All tokens of a part, four at a time, each beside the part's tally; the winner's key is offered. The noise is
-// exact only for those that could still win: E ≥ w, so that z − log(w) is the most that a token can have.
+// Four neighbours, the first of them at a multiple of four, −inf where there are no more.
 template <class Row>
-__device__ inline Tally race_all(const Row& row, int cols, int rank, int parts, const Noise& noise,
-                                 BestKeys& best) {
-  constexpr unsigned kAll = 0xFFFFFFFFU;
-  const auto step = static_cast<int>(blockDim.x);
-  const int fours = (cols + 3) / 4;
-  const float start = start_of(row, cols);
-  const int size = (fours + parts - 1) / parts;
-  const int end = min(fours, size * (rank + 1));
-  Tally mine = MergeTallies::identity();
-  Key winner = 0;
-  float to_beat = minus_infinity<float>();  // of the warp
-  for (int i = size * rank; i < end; i += step) {
-    const int four = i + static_cast<int>(threadIdx.x);
-    float z[4];
+__device__ inline void load_four(const Row& row, int four, int end, int cols, float (&z)[4]) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int token = 4 * four + k;
-      z[k] = four < end && token < cols ? row.z(row.at(token)) : minus_infinity<float>();
-    }
+  for (int k = 0; k < 4; ++k) {
+    const int token = 4 * four + k;
+    z[k] = four < end && token < cols ? row.z(row.at(token)) : minus_infinity<float>();
+  }
+}
+
+// One thread's part in a race.
+class Racer {
+ public:
+  __device__ Racer(const Noise& noise, float start) : noise_(noise), start_(start) {}
+
+  // The noise is exact only for those that could still win: E ≥ w, so that z − log(w) is the most that a token
+  // can have.
+  __device__ void run(const float (&z)[4], int four) {
     float m = z[0];
 #pragma unroll
     for (int k = 1; k < 4; ++k) m = larger_or_nan(m, z[k]);
     State<float> state{m, 0};
 #pragma unroll
     for (int k = 0; k < 4; ++k) state.d += exponential(z[k] - shift(m));
-    mine.state = merge(mine.state, state);
-    const Words4 words = noise.of_four(4 * static_cast<std::int64_t>(four));
+    state_ = merge(state_, state);
+    const Words4 words = noise_.of_four(4 * static_cast<std::int64_t>(four));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-      const float own_z = z[k] - start;
+      const float own_z = z[k] - start_;
       const float most = own_z - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
       const float margin = 1e-4F + 4e-7F * fabsf(most);
-      if (most + margin > to_beat && z[k] > minus_infinity<float>()) {
+      if (most + margin > to_beat_ && z[k] > minus_infinity<float>()) {
         const Key own = runner(own_z, words[k], static_cast<unsigned>(4 * four + k));
-        winner = own > winner ? own : winner;
+        winner_ = own > winner_ ? own : winner_;
       }
     }
-    const unsigned word = winner == 0 ? 0 : static_cast<unsigned>(winner >> 32);
-    const unsigned of_warp = __reduce_max_sync(kAll, word);
-    if (of_warp != 0) to_beat = value_of_word(of_warp);
   }
-  winner = warp_fold(winner, LargestKey());
+
+  // The warp's best so far is what each of its lanes has to beat.
+  __device__ void meet() {
+    const unsigned of_warp =
+        __reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(winner_ >> 32));
+    if (of_warp != 0) to_beat_ = value_of_word(of_warp);
+  }
+
+  __device__ State<float> state() const { return state_; }
+  __device__ Key winner() const { return winner_; }  // 0: none
+
+ private:
+  Noise noise_;
+  float start_;
+  State<float> state_ = identity<float>();
+  Key winner_ = 0;
+  float to_beat_ = minus_infinity<float>();
+};
+
+// Called, not inlined, so that what races and what chooses do not share their registers.
+//
+// All tokens of a part, twice four a thread on their way at a time, each beside the part's tally; the winner's
+// key is offered.
+template <class Row>
+__device__ __noinline__ Tally race_all(const Row& row, int cols, int rank, int parts, const Noise& noise,
+                                 BestKeys best) {
+  const auto step = static_cast<int>(blockDim.x);
+  const int fours = (cols + 3) / 4;
+  const int size = (fours + parts - 1) / parts;
+  const int end = min(fours, size * (rank + 1));
+  Racer racer(noise, start_of(row, cols));
+#pragma unroll 1
+  for (int i = size * rank; i < end; i += 2 * step) {
+    const int four = i + static_cast<int>(threadIdx.x);
+    float a[4], b[4];
+    load_four(row, four, end, cols, a);
+    load_four(row, four + step, end, cols, b);
+    racer.run(a, four);
+    racer.run(b, four + step);
+    racer.meet();
+  }
+  Tally mine = MergeTallies::identity();
+  mine.state = racer.state();
+  const Key winner = warp_fold(racer.winner(), LargestKey());
   __syncthreads();
   if (winner != 0) mine.largest = value_of(winner);
   if (threadIdx.x % 32 == 0 && winner != 0) *best.place_if_room(1) = winner;

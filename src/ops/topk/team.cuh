@@ -70,7 +70,7 @@ class Team {
       total = cluster_.all(mine);
       cluster_.size() > 1 ? bound_by_cluster(best, mine) : best.bound(mine.largest);
     });
-    return meet(best, total);
+    return meet(*this, best, total);
   }
 
   // The same of what everybody has gathered already.
@@ -81,7 +81,7 @@ class Team {
     } else if (!best.few(best.count())) {
       best.bound(mine.largest);
     }
-    return meet(best, total);
+    return meet(*this, best, total);
   }
 
  private:
@@ -104,12 +104,14 @@ class Team {
     best.bound(warps >= best.k() ? slot : mine.largest);
   }
 
-  __device__ Chosen meet(BestKeys& best, const Tally& total) const {
+  // What comes after the row is read, for all ways to read it: called, not inlined, and with copies, so that
+  // nobody's registers have to be in memory for it.
+  __device__ __noinline__ static Chosen meet(Team team, BestKeys best, Tally total) {
     Chosen chosen{.total = total, .mine = true};
-    if (on_grid()) {
-      chosen.mine = meet_on_grid(best, chosen.total);
-    } else if (cluster_.size() > 1) {
-      chosen.mine = meet_in_cluster(best);
+    if (team.on_grid()) {
+      chosen.mine = team.meet_on_grid(best, chosen.total);
+    } else if (team.cluster_.size() > 1) {
+      chosen.mine = team.meet_in_cluster(best);
     }
     if (!chosen.mine) return chosen;
     int n = 0;
