@@ -130,7 +130,7 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
       say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
       return {};
     }
-    const Plan plan = p.op == Op::gate ? gpu_choose::gate(p, m) : gpu_choose::best(p, m);
+    const Plan plan = p.op == Op::gate ? gpu_choose::warp(p, m) : gpu_choose::best(p, m);
     say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
         " processors");
     say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");

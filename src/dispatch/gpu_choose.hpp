@@ -241,21 +241,18 @@ inline std::string refuse_grid(const Problem& p, const Machine& m) {
   return {};
 }
 
-// A block a row where rows are many, a cluster where they are few, the whole GPU where there are no clusters or
-// even they would leave a block with many tiles.
-inline Plan best(const Problem& p, const Machine& m) {
-  if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
-  const int split = cluster_split(p, m);
-  const bool idles = 2 * split * p.rows <= m.gpu.processors;
-  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
-    return grid(p, m);
-  }
-  return split > 1 ? cluster(p, m) : block(p, m);
-}
+// ---- a warp a row: gates, and short rows --------------------------------------------------------------------
 
 inline constexpr int kGateThreads = 256;
 inline constexpr std::int64_t kMostExperts = 1024;
-inline constexpr std::int64_t kMostGateK = 32;
+inline constexpr std::int64_t kMostGateK = kWarp;
+
+inline Plan warp(const Problem& p, const Machine&) {
+  Plan plan{.variant = "gpu_warp", .threads = kGateThreads, .resident = true};
+  plan.blocks = ceil_div(p.rows * kWarp, kGateThreads);
+  plan.row_threads = kWarp;
+  return plan;
+}
 
 inline std::string refuse_gate(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -267,12 +264,28 @@ inline std::string refuse_gate(const Problem& p, const Machine& m) {
   return {};
 }
 
-// A warp a row.
-inline Plan gate(const Problem& p, const Machine&) {
-  Plan plan{.variant = "gpu_warp", .threads = kGateThreads, .resident = true};
-  plan.blocks = ceil_div(p.rows * kWarp, kGateThreads);
-  plan.row_threads = kWarp;
-  return plan;
+inline std::string refuse_warp(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
+  if (p.cols > kMostExperts || p.k > kMostGateK) {
+    return "it takes up to " + std::to_string(kMostExperts) + " columns and chooses up to " +
+           std::to_string(kMostGateK);
+  }
+  if (!p.only_scaled || !p.whole_rows) return "it has no masks, and no scale of its own for a row";
+  return {};
+}
+
+// A warp a row where rows are short; a block where they are many, a cluster where they are few, the whole GPU where there are no clusters or
+// even they would leave a block with many tiles.
+inline Plan best(const Problem& p, const Machine& m) {
+  if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
+  if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
+  const int split = cluster_split(p, m);
+  const bool idles = 2 * split * p.rows <= m.gpu.processors;
+  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
+    return grid(p, m);
+  }
+  return split > 1 ? cluster(p, m) : block(p, m);
 }
 
 }  // namespace onepass::gpu_choose

@@ -10,10 +10,10 @@
 #include "dispatch/gpu_choose.hpp"
 #include "merge/warp.cuh"
 #include "ops/row/logits.cuh"
-#include "ops/topk/key.cuh"
 #include "ops/topk/launch.cuh"
 #include "ops/topk/select.hpp"
 #include "ops/topk/variants.hpp"
+#include "ops/topk/warp_keys.cuh"
 
 namespace onepass::ops::topk {
 namespace {
@@ -25,61 +25,6 @@ struct GateArgs {
   bool soft, renormalize;
   float scale;
 };
-
-constexpr unsigned kAll = 0xFFFFFFFFU;
-
-// Where more reach the limit than there are lanes: the largest, K times.
-template <int N>
-__device__ __noinline__ Key one_by_one(const unsigned (&words)[N], int k) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  Key kept = 0;
-  Key last = ~Key{0};
-  for (int i = 0; i < k; ++i) {
-    Key mine = 0;
-#pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const Key key = static_cast<Key>(words[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
-      mine = key < last && key > mine ? key : mine;
-    }
-    last = warp_fold(mine, LargestKey());
-    if (lane == i) kept = last;
-  }
-  return kept;
-}
-
-// The K largest words of a warp, N of them a lane, that of expert lane + 32 · j at j: lane i has the i-th key.
-template <int N>
-__device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[2 * kWarp]) {
-  const auto lane = static_cast<int>(threadIdx.x % kWarp);
-  unsigned mine = 0;
-#pragma unroll
-  for (int j = 0; j < N; ++j) mine = max(mine, word[j]);
-  unsigned limit = 0;
-  for (int found = 0; found < k;) {
-    limit = __reduce_max_sync(kAll, mine);
-    found += __popc(__ballot_sync(kAll, mine == limit));
-    if (mine == limit) mine = 0;
-  }
-  int count = 0;
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    const unsigned reach = __ballot_sync(kAll, word[j] >= limit);
-    const int place = count + __popc(reach & ((1U << lane) - 1));
-    // What does not reach it goes where nobody looks, which is cheaper than a branch.
-    slots[word[j] >= limit && place < kWarp ? place : kWarp + lane] =
-        static_cast<Key>(word[j]) << 32 | ~static_cast<unsigned>(lane + j * kWarp);
-    count += __popc(reach);
-  }
-  __syncwarp();
-  if (count > kWarp) return one_by_one(word, k);
-  const Key key = lane < count ? slots[lane] : 0;
-  int before = 0;
-  for (int i = 0; i < count; ++i) before += slots[i] > key ? 1 : 0;
-  __syncwarp();
-  if (lane < count) slots[before] = key;
-  __syncwarp();
-  return slots[lane];
-}
 
 // N experts a lane. With a bias what is chosen by is not the score itself.
 template <class In, int N, bool Biased>
@@ -102,10 +47,10 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
   }
 #pragma unroll
   for (int j = 0; j < N; ++j) m = larger_or_nan(m, z[j]);
-  broken = __any_sync(kAll, m != m);
+  broken = __any_sync(kAllLanes, m != m);
   State<float> whole = identity<float>();
   if (args.soft) {
-    whole.m = value_of_word(__reduce_max_sync(kAll, ordered(m)));
+    whole.m = value_of_word(__reduce_max_sync(kAllLanes, ordered(m)));
     const float s = shift(whole.m);
 #pragma unroll
     for (int j = 0; j < N; ++j) whole.d += exponential(z[j] - s);
@@ -127,7 +72,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
     }
     word[j] = e < experts ? ordered(by) : 0;
   }
-  if (Biased) broken = __any_sync(kAll, broken);
+  if (Biased) broken = __any_sync(kAllLanes, broken);
   const Key key = largest_keys(word, args.k, slots[threadIdx.x / kWarp]);
   const bool writes = lane < args.k;
   const auto expert = static_cast<int>(index_of(key));
