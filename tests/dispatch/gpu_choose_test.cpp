@@ -28,6 +28,12 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   EXPECT_LE(plan.threads, gpu_choose::kMostThreads) << what;
   EXPECT_LE(plan.shared_bytes, m.gpu.block_shared) << what;
   if (plan.variant == "gpu_sort") return;
+  if (plan.variant == "gpu_warp") {
+    EXPECT_LE(p.cols, gpu_choose::kMostExperts) << what;
+    EXPECT_LE(p.k, 32) << what;
+    EXPECT_GE(plan.blocks * plan.threads, 32 * p.rows) << what;
+    return;
+  }
   const int room = gpu_choose::room(plan);
   EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), room) << what;
   EXPECT_LE(room, gpu_choose::kKeysEach * plan.threads) << what;
@@ -79,6 +85,8 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant, "gpu_sort");
   EXPECT_EQ(choose({.op = Op::gate, .rows = 8192, .cols = 256, .k = 8}, h200()).variant,
             "gpu_warp");
+  EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
+  EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_block");
   // Small blocks where rows are many, so that one selects while others read.
   EXPECT_LT(choose(topk(4096, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
 }

@@ -80,8 +80,8 @@ struct SampleShared {
 
 // How many of the sorted keys the filters leave; −1: more than there are.
 template <class Row>
-__device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen, bool whole,
-                              SampleShared& shared) {
+__device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen,
+                                    bool whole, SampleShared& shared) {
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % kWarp;
   const auto m = static_cast<double>(chosen.total.state.m);
@@ -132,7 +132,7 @@ __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chos
 // and those above him race again. Most races are the first.
 template <class Row>
 __device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise, const Row& row,
-                                      int cols, double m, SampleShared& shared) {
+                                            int cols, double m, SampleShared& shared) {
   const Search<Row> search(shared.search, row, cols, false);
   const auto weigh = [&](float x) {
     return static_cast<double>(exponential(row.z(x) - static_cast<float>(m)));
@@ -143,10 +143,9 @@ __device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise
     limit = search.from(static_cast<double>(draw.top_k), [](float, Key) { return 1.0; });
   }
   const double enough =
-      draw.top_p < 1 ? draw.top_p * search.sum([&](float x, Key key) {
-        return key >= limit ? weigh(x) : 0.0;
-      })
-                     : HUGE_VAL;
+      draw.top_p < 1
+          ? draw.top_p * search.sum([&](float x, Key key) { return key >= limit ? weigh(x) : 0.0; })
+          : HUGE_VAL;
   for (Key below = 0;;) {  // nobody from here down is left
     const Key winner = search.largest([&](float x, Key key) {
       const bool runs = key >= limit && key > below && static_cast<double>(row.z(x)) >= least;
@@ -155,8 +154,7 @@ __device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise
     if (draw.top_p >= 1) return winner;
     const unsigned token = index_of(winner);
     const Key own = key_of(row.at(token), token);
-    const double before =
-        search.sum([&](float x, Key key) { return key > own ? weigh(x) : 0.0; });
+    const double before = search.sum([&](float x, Key key) { return key > own ? weigh(x) : 0.0; });
     if (before < enough) return winner;
     below = own;
   }

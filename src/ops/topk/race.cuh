@@ -84,8 +84,7 @@ class Racer {
 
   // The warp's best so far is what each of its lanes has to beat.
   __device__ void meet() {
-    const unsigned of_warp =
-        __reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(winner_ >> 32));
+    const unsigned of_warp = __reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(winner_ >> 32));
     if (of_warp != 0) to_beat_ = value_of_word(of_warp);
   }
 
@@ -105,8 +104,8 @@ class Racer {
 // All tokens of a part, twice four a thread on their way at a time, each beside the part's tally; the winner's
 // key is offered.
 template <class Row>
-__device__ __noinline__ Tally race_all(const Row& row, int cols, int rank, int parts, const Noise& noise,
-                                 BestKeys best) {
+__device__ __noinline__ Tally race_all(const Row& row, int cols, int rank, int parts,
+                                       const Noise& noise, BestKeys best) {
   const auto step = static_cast<int>(blockDim.x);
   const int fours = (cols + 3) / 4;
   const int size = (fours + parts - 1) / parts;
