@@ -1,0 +1,111 @@
+// The arguments of attention after checking, and what a query sees of its keys. Plain data: a kernel gets a copy.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "core/annotate.hpp"
+#include "core/number.hpp"
+#include "onepass/tensor.hpp"
+
+namespace onepass {
+
+// A tensor over batch × heads × tokens, all strides in elements; broadcast dimensions have stride 0. What a token
+// has are neighbours: dim elements, or keys, or one.
+struct Heads {
+  void* data = nullptr;  // null: absent. Inputs are never written through this.
+  DType dtype = DType::f32;
+  std::int64_t batch = 0, head = 0, token = 0;
+  std::int64_t key = 0;  // of a mask: between keys
+
+  ONEPASS_HD explicit operator bool() const { return data != nullptr; }
+  ONEPASS_HD std::int64_t offset(std::int64_t b, std::int64_t h, std::int64_t t) const {
+    return b * batch + h * head + t * token;
+  }
+};
+
+// Integers, one or one more a batch.
+struct Places {
+  const void* data = nullptr;
+  DType dtype = DType::i32;
+
+  ONEPASS_HD explicit operator bool() const { return data != nullptr; }
+  ONEPASS_HD std::int64_t operator[](std::int64_t i) const {
+    return read<std::int64_t>(data, dtype, i);
+  }
+};
+
+// Where the pages of a sequence are: row b of the table.
+struct Pages {
+  const std::int32_t* table = nullptr;
+  std::int64_t stride = 0;  // between the rows of the table
+  std::int64_t size = 1;    // tokens a page
+  std::int64_t count = 0;   // pages that there are
+  bool checked = false;
+
+  ONEPASS_HD explicit operator bool() const { return table != nullptr; }
+};
+
+struct AttentionArgs {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0, kv_heads = 0;
+  std::int64_t queries = 0;  // of a sequence, at most; all of them together: tokens of q
+  std::int64_t keys = 0;     // the same of k; in pages: what the table has room for
+  int dim = 0;
+
+  Heads q, k, v, o;  // in pages, `batch` of k and v is the stride between pages
+  Heads lse;
+  Heads additive, boolean;  // tokens are queries, and `key` is the stride along them
+  Heads alibi, sinks;       // one a head
+  Places q_offsets, kv_offsets, lengths;
+  Pages pages;
+
+  double scale = 1;
+  double softcap = 0;
+  bool causal = false;
+  std::int64_t window_left = -1, window_right = -1;
+
+  void* stream = nullptr;          // of a GPU op: the caller's
+  std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
+};
+
+// A sequence of the batch: where its tokens begin and how many there are.
+struct Sequence {
+  std::int64_t q_first, queries;
+  std::int64_t k_first, keys;
+};
+
+// Numbers that cannot be are taken for the nearest that can: nothing is read outside the tensors.
+ONEPASS_HD inline Sequence sequence_of(const AttentionArgs& a, std::int64_t b) {
+  Sequence s{0, a.queries, 0, a.keys};
+  const auto between = [b](const Places& places, std::int64_t tokens, std::int64_t& first,
+                           std::int64_t& count) {
+    first = std::clamp<std::int64_t>(places[b], 0, tokens);
+    count = std::clamp<std::int64_t>(places[b + 1], first, tokens) - first;
+  };
+  if (a.q_offsets) between(a.q_offsets, a.queries, s.q_first, s.queries);
+  if (a.kv_offsets) between(a.kv_offsets, a.keys, s.k_first, s.keys);
+  if (a.lengths) s.keys = std::clamp<std::int64_t>(a.lengths[b], 0, s.keys);
+  return s;
+}
+
+struct Keys {
+  std::int64_t begin, end;
+};
+
+// The keys that no causal or window mask hides from query q of a sequence.
+ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std::int64_t q) {
+  constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
+  const std::int64_t own = q + s.keys - s.queries;
+  Keys keys{0, s.keys};
+  if (a.causal) keys.end = std::min(keys.end, own + 1);
+  if (a.window_right >= 0) keys.end = std::min(keys.end, own + std::min(a.window_right, far) + 1);
+  if (a.window_left >= 0) keys.begin = std::max(keys.begin, own - std::min(a.window_left, far));
+  keys.end = std::max<std::int64_t>(keys.end, 0);
+  keys.begin = std::min(keys.begin, keys.end);
+  return keys;
+}
+
+}  // namespace onepass
