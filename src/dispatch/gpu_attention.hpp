@@ -1,0 +1,95 @@
+// What of attention on a GPU can be known without one: which keys a tile of queries sees, and in which order the
+// tiles are worked on. Host and device.
+#pragma once
+
+#include "core/annotate.hpp"
+
+namespace onepass::gpu_attention {
+
+// By value: what std::clamp refers to, a kernel would have in memory.
+ONEPASS_HD constexpr int between(int low, int x, int high) {
+  const int capped = x < high ? x : high;
+  return capped > low ? capped : low;
+}
+
+// The keys that the masks by place leave to each query of a sequence.
+struct Sight {
+  int queries = 0, keys = 0;
+  int before = -1,
+      after = -1;  // keys beside a query's own that it sees; −1: all. Causal: none after.
+
+  ONEPASS_HD int own(int query) const { return query + keys - queries; }
+  ONEPASS_HD int begin(int query) const {
+    return before < 0 ? 0 : between(0, own(query) - before, keys);
+  }
+  ONEPASS_HD int end(int query) const {
+    return after < 0 ? keys : between(0, own(query) + 1 + after, keys);
+  }
+};
+
+// Tiles of keys that some query of a tile sees: [begin, end). All queries see all keys of those in
+// [whole_begin, whole_end).
+struct KeyTiles {
+  int begin, end;
+  int whole_begin, whole_end;
+
+  ONEPASS_HD bool whole(int tile) const { return tile >= whole_begin && tile < whole_end; }
+  bool operator==(const KeyTiles&) const = default;
+};
+
+ONEPASS_HD inline KeyTiles key_tiles(const Sight& sight, int first_query, int rows, int tile_keys) {
+  const int last = between(0, first_query + rows, sight.queries) - 1;
+  const int begin = sight.begin(first_query);
+  const int end = sight.end(last);
+  if (begin >= end) return {0, 0, 0, 0};
+  const int up = tile_keys - 1;
+  return {begin / tile_keys, (end + up) / tile_keys, (sight.begin(last) + up) / tile_keys,
+          sight.end(first_query) / tile_keys};
+}
+
+// The tiles of queries of all heads, in pairs: the last of a head with its first, the one before it with its second.
+// Where a diagonal cuts the keys, a pair has as many as any other, so that blocks that take the same number of pairs
+// are done at the same time. Pairs of one head follow each other: blocks that run side by side read the same keys,
+// and L2 has them. A head with an odd number has one tile alone; that the blocks take turns at these, each round
+// begins with another block.
+struct Schedule {
+  int query_tiles = 0;
+  int heads = 0;  // of all batches
+
+  ONEPASS_HD int pairs_of_head() const { return (query_tiles + 1) / 2; }
+  ONEPASS_HD int pairs() const { return heads * pairs_of_head(); }
+};
+
+struct Work {
+  int head;  // of all batches
+  int query_tile;
+
+  bool operator==(const Work&) const = default;
+};
+
+// One block's way through the schedule.
+class Walk {
+ public:
+  ONEPASS_HD Walk(const Schedule& schedule, int block, int blocks)
+      : schedule_(schedule), pair_(block), blocks_(blocks) {}
+
+  ONEPASS_HD bool done() const { return pair_ >= schedule_.pairs(); }
+
+  ONEPASS_HD Work work() const {
+    const int place = pair_ % schedule_.pairs_of_head();
+    return {pair_ / schedule_.pairs_of_head(), second_ ? place : schedule_.query_tiles - 1 - place};
+  }
+
+  ONEPASS_HD void advance() {
+    const bool alone = work().query_tile == pair_ % schedule_.pairs_of_head();
+    second_ = !second_ && !alone;
+    if (!second_) pair_ += blocks_;
+  }
+
+ private:
+  const Schedule& schedule_;
+  int pair_, blocks_;
+  bool second_ = false;
+};
+
+}  // namespace onepass::gpu_attention

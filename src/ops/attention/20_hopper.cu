@@ -1,0 +1,98 @@
+// attention/20_hopper: the tensor cores, the copy engine and the exponentials of a Hopper GPU, all at once.
+//
+// Idea    a warpgroup loads, two or three compute. Each has 64 rows of queries: scores of a tile of keys while the
+//         values of the tile before are summed, and exponentials while other warpgroups have the tensor cores.
+//         Blocks stay and take tile after tile.
+// Versus  10_mma: the operands of the products lie in shared memory, and nobody waits for a load or for a product.
+// Bytes   q and o once; k and v once a tile of queries, from L2 where a few heads fit there.
+// Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks.
+// Proof   `onepass verify attention`; numbers: results/h200/attention.json.
+
+#include "ops/attention/hopper.cuh"
+#include "ops/attention/variants.hpp"
+#include "runtime/launch.hpp"
+#include "runtime/tensor_map.hpp"
+
+namespace onepass::ops::attention {
+namespace hopper {
+namespace {
+
+template <class Stored, class Tile>
+__global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constant__ Params p) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ std::byte memory[];
+  auto& shared = *reinterpret_cast<Shared<Stored, Tile>*>(
+      (reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 0) {
+    shared.q_ring.open(Tile::kGroups);
+    shared.k_ring.open(Tile::kGroups);
+    shared.v_ring.open(Tile::kGroups);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpgroup, 0) - 1;
+  if (group < 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::kLoaderRegisters));
+    if (threadIdx.x == 0) load_all(p, shared);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Tile::kRegisters));
+    Consumer<Stored, Tile>(p, shared, group).run();
+  }
+#endif
+}
+
+template <class Stored, class Tile>
+Status launch(const AttentionArgs& a, const Plan& plan) {
+  Params p{};
+  p.sight = {static_cast<int>(a.queries), static_cast<int>(a.keys), static_cast<int>(a.window_left),
+             a.causal ? 0 : static_cast<int>(a.window_right)};
+  p.schedule = {.query_tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries),
+                .heads = static_cast<int>(a.batch * a.heads)};
+  p.heads = static_cast<int>(a.heads);
+  p.sharing = static_cast<int>(a.heads / a.kv_heads);
+  p.scale = static_cast<float>(a.scale);
+  p.softcap = static_cast<float>(a.softcap);
+  p.plain = a.softcap == 0 && a.scale > 0;
+  p.o = a.o;
+  p.lse = a.lse;
+  p.sinks = a.sinks;
+  const auto map = [&](const Heads& t, std::int64_t heads, std::int64_t tokens, int rows,
+                       CUtensorMap& out) {
+    return make_tensor_map(t, {a.batch, heads, tokens, a.dim}, rows, kColumns, out);
+  };
+  for (const Status& status : {map(a.q, a.heads, a.queries, Tile::kQueries, p.q),
+                               map(a.k, a.kv_heads, a.keys, Tile::kKeys, p.k),
+                               map(a.v, a.kv_heads, a.keys, Tile::kKeys, p.v)}) {
+    if (!status.ok()) return status;
+  }
+  const auto kernel = attend<Stored, Tile>;
+  constexpr std::size_t bytes = sizeof(Shared<Stored, Tile>) + 1024;
+  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), bytes); !status.ok()) {
+    return status;
+  }
+  const int blocks = std::min<int>(static_cast<int>(plan.blocks), p.schedule.pairs());
+  kernel<<<blocks, Tile::kThreads, bytes, static_cast<cudaStream_t>(a.stream)>>>(p);
+  return launch_status("hopper");
+}
+
+template <class Stored>
+Status launch_dim(const AttentionArgs& a, const Plan& plan) {
+  const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
+  switch (a.dim) {
+    case 64: return launch<Stored, Tile<64, 3, 128>>(a, plan);
+    case 128:
+      return cut ? launch<Stored, Tile<128, 2, 128>>(a, plan)
+                 : launch<Stored, Tile<128, 2, 176>>(a, plan);
+    default: return launch<Stored, Tile<256, 2, 80>>(a, plan);
+  }
+}
+
+}  // namespace
+}  // namespace hopper
+
+Status gpu_hopper(const AttentionArgs& args, const Plan& plan) {
+  return args.q.dtype == DType::bf16 ? hopper::launch_dim<BF16>(args, plan)
+                                     : hopper::launch_dim<F16>(args, plan);
+}
+
+}  // namespace onepass::ops::attention

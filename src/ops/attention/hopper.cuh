@@ -1,0 +1,343 @@
+// The Hopper kernel's parts: its tile, what lies in shared memory, what loads and what computes.
+#pragma once
+
+#include "core/number.cuh"
+#include "core/tma.cuh"
+#include "core/wgmma.cuh"
+#include "dispatch/gpu_attention.hpp"
+#include "ops/attention/args.hpp"
+#include "ops/attention/online.cuh"
+
+namespace onepass::ops::attention::hopper {
+
+inline constexpr int kWarpgroup = 128;
+inline constexpr int kRows = 64;     // of queries, a warpgroup
+inline constexpr int kColumns = 64;  // of 16 bits: a swizzled row of 128 bytes
+
+inline constexpr int kMostShared = 225 * 1024;  // of the 227 KB that a block can have
+
+// One block: a warpgroup that loads, and some that compute 64 rows of queries each.
+template <int Dim, int Groups, int Keys>
+struct Tile {
+  static constexpr int kDim = Dim;
+  static constexpr int kGroups = Groups;
+  static constexpr int kQueries = Groups * kRows;
+  static constexpr int kKeys = Keys;
+  static constexpr int kStages = 2;
+  static constexpr int kThreads = (Groups + 1) * kWarpgroup;
+  static constexpr int kPanels = (Dim + kColumns - 1) / kColumns;  // of 64 columns
+  static constexpr int kQueryBytes = kPanels * kColumns * 2 * kQueries;
+  static constexpr int kKeyBytes = kPanels * kColumns * 2 * Keys;
+  // The next tile of queries comes early where there is room for it.
+  static constexpr int kQueryStages =
+      2 * kQueryBytes + 2 * kStages * kKeyBytes <= kMostShared ? 2 : 1;
+  // They come out of what the block was launched with: as many as fit for all of its threads, in eights.
+  static constexpr int kLoaderRegisters = Groups == 2 ? 24 : 32;
+  static constexpr int kRegisters = Groups == 2 ? 240 : 160;
+  static_assert((kLoaderRegisters + Groups * kRegisters) * kWarpgroup <=
+                65536 / kThreads / 8 * 8 * kThreads);
+};
+
+template <class Stored, class Tile>
+struct Shared {
+  template <int Rows>
+  using Panels = Stored[Tile::kPanels][Rows][kColumns];
+
+  alignas(1024) Panels<Tile::kQueries> q[Tile::kQueryStages];
+  alignas(1024) Panels<Tile::kKeys> k[Tile::kStages];
+  alignas(1024) Panels<Tile::kKeys> v[Tile::kStages];
+  tma::Ring<Tile::kQueryStages> q_ring;
+  tma::Ring<Tile::kStages> k_ring, v_ring;
+};
+
+struct Params {
+  CUtensorMap q, k, v;
+  gpu_attention::Schedule schedule;
+  gpu_attention::Sight sight;
+  int heads, sharing;  // heads of a batch; of them, that share one of k and v
+  float scale, softcap;
+  bool plain;  // z = s · scale, and scale > 0
+  Heads o, lse, sinks;
+};
+
+// A tile of queries and the keys that it sees.
+template <class Tile>
+struct Job {
+  int head;  // of all batches
+  int first_query;
+  gpu_attention::KeyTiles keys;
+
+  __device__ Job(const Params& p, const gpu_attention::Work& work)
+      : head(work.head),
+        first_query(work.query_tile * Tile::kQueries),
+        keys(gpu_attention::key_tiles(p.sight, first_query, Tile::kQueries, Tile::kKeys)) {}
+};
+
+// All that a block reads, in the order in which it is computed with: keys from the last tile to the first, because
+// masks by place mostly cut the last.
+template <class Stored, class Tile>
+__device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
+  const auto load = [](auto& panels, const CUtensorMap& map, int token, int head, int batch,
+                       Mbarrier& barrier) {
+#pragma unroll
+    for (int i = 0; i < Tile::kPanels; ++i) {
+      tma::load(panels[i], map, {i * kColumns, token, head, batch}, barrier);
+    }
+  };
+  unsigned jobs = 0, step = 0;
+  for (gpu_attention::Walk walk(p.schedule, blockIdx.x, gridDim.x); !walk.done(); walk.advance()) {
+    const Job<Tile> job(p, walk.work());
+    if (job.keys.begin == job.keys.end) continue;
+    const int batch = job.head / p.heads;
+    const int head = job.head % p.heads;
+    const int kv_head = head / p.sharing;
+    for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
+      const int key = tile * Tile::kKeys;
+      const int stage = shared.k_ring.stage(step);
+      load(shared.k[stage], p.k, key, kv_head, batch,
+           shared.k_ring.fill(step, Tile::kKeyBytes));
+      if (tile == job.keys.end - 1) {
+        load(shared.q[shared.q_ring.stage(jobs)], p.q, job.first_query, head, batch,
+             shared.q_ring.fill(jobs, Tile::kQueryBytes));
+      }
+      load(shared.v[stage], p.v, key, kv_head, batch,
+           shared.v_ring.fill(step, Tile::kKeyBytes));
+    }
+    ++jobs;
+  }
+}
+
+// Warpgroups take turns at the tensor cores: while one has its products issued, the next exponentiates. A barrier
+// of the block each, by number; 0 is __syncthreads'.
+template <int Groups>
+class PingPong {
+ public:
+  __device__ explicit PingPong(int group) : group_(group) {
+    if (group == Groups - 1) pass();
+  }
+  __device__ void take() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group_), "n"(2 * kWarpgroup) : "memory");
+  }
+  __device__ void pass() const {
+    const int next = group_ + 1 == Groups ? 0 : group_ + 1;
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + next), "n"(2 * kWarpgroup) : "memory");
+  }
+
+ private:
+  int group_;
+};
+
+// One warpgroup: 64 rows of queries of every tile.
+template <class Stored, class Tile>
+class Consumer {
+  static constexpr int kSteps = Tile::kDim / 16;  // of a product over the dim, and
+  static constexpr int kKeySteps = Tile::kKeys / 16;
+  using Scores = float[Tile::kKeys / 2];
+  using Sums = float[Tile::kDim / 2];
+  using Weights = unsigned[kKeySteps][4];
+
+ public:
+  __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
+      : p_(p),
+        shared_(shared),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % kWarpgroup),
+        turns_(group) {}
+
+  // A step is a tile of keys. The products of its scores run beside those of the values of the step before, which
+  // may be another tile of queries, and both beside the exponentials of the other warpgroups. Products and waits
+  // stand outside of all branches: inside, the compiler would wait after each product.
+  __device__ void run() {
+    const float unit = (p_.plain ? p_.scale : 1.F) * kLog2E;
+    Online online(unit);
+    Scores s;
+    Sums o{};
+    Weights weights{};  // before the first step there is nothing to sum
+    Owner owner{};
+
+#pragma unroll 1
+    for (gpu_attention::Walk walk(p_.schedule, blockIdx.x, gridDim.x); !walk.done();
+         walk.advance()) {
+      const Job<Tile> job(p_, walk.work());
+      if (job.keys.begin == job.keys.end) {
+        write_nothing(job);
+        continue;
+      }
+      shared_.q_ring.wait_full(jobs_);
+      int tile = job.keys.end - 1;
+      issue(s, o, weights);
+      leave_scores(s, tile == job.keys.begin);
+      const Online before = online;
+      online = Online(unit);
+      float by[2];
+      weigh(job, tile, online, s, by);
+      leave_sums(o);
+      narrow_weights(s, weights);
+      if (step_ > 0) finish(owner, before, o);
+#pragma unroll
+      for (float& x : o) x = 0;
+      owner = {job.head, row(job)};
+      ++step_;
+#pragma unroll 1
+      for (--tile; tile >= job.keys.begin; --tile, ++step_) {
+        issue(s, o, weights);
+        leave_scores(s, tile == job.keys.begin);
+        weigh(job, tile, online, s, by);
+        leave_sums(o);
+#pragma unroll
+        for (int i = 0; i < Tile::kDim / 2; ++i) o[i] *= by[i / 2 % 2];
+        narrow_weights(s, weights);
+      }
+      ++jobs_;
+    }
+    if (step_ == 0) return;
+    shared_.v_ring.wait_full(step_ - 1);
+    issue_sums(o, weights);
+    leave_sums(o);
+    finish(owner, online, o);
+  }
+
+ private:
+  // Whose sums are under way.
+  struct Owner {
+    int head, row;
+  };
+
+  // The scores of this step and the sums of the one before.
+  __device__ void issue(Scores& s, Sums& o, const Weights& weights) const {
+    shared_.k_ring.wait_full(step_);
+    turns_.take();
+    issue_scores(s);
+    if (step_ > 0) shared_.v_ring.wait_full(step_ - 1);
+    issue_sums(o, weights);
+    turns_.pass();
+  }
+
+  __device__ void leave_scores(Scores& s, bool last) const {
+    wgmma::wait<1>();
+    wgmma::pin(s);
+    if (thread_ != 0) return;
+    shared_.k_ring.leave(step_);
+    if (last) shared_.q_ring.leave(jobs_);
+  }
+
+  __device__ void leave_sums(Sums& o) const {
+    wgmma::wait<0>();
+    wgmma::pin(o);
+    if (thread_ == 0 && step_ > 0) shared_.v_ring.leave(step_ - 1);
+  }
+
+  // The upper of this thread's two rows; the lower is 8 further.
+  __device__ int row(const Job<Tile>& job) const {
+    return job.first_query + group_ * kRows + thread_ / 32 * 16 + thread_ % 32 / 4;
+  }
+
+  __device__ void issue_scores(Scores& s) const {
+    const std::uint64_t left =
+        wgmma::operand(&shared_.q[shared_.q_ring.stage(jobs_)][0][group_ * kRows][0]);
+    const std::uint64_t right = wgmma::operand(&shared_.k[shared_.k_ring.stage(step_)][0][0][0]);
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      // 16 columns are 32 bytes of a swizzled row; addresses in operands count 16.
+      const int panel = 16 * i / kColumns;
+      const int column = 16 * i % kColumns * 2 / 16;
+      const auto at_left = left + panel * (sizeof shared_.q[0][0] / 16) + column;
+      const auto at_right = right + panel * (sizeof shared_.k[0][0] / 16) + column;
+      i == 0 ? wgmma::scores<Stored, false>(s, at_left, at_right)
+             : wgmma::scores<Stored, true>(s, at_left, at_right);
+    }
+    wgmma::commit();
+  }
+
+  __device__ void issue_sums(Sums& o, const Weights& weights) const {
+    const auto& v = shared_.v[shared_.v_ring.stage(step_ - 1)];
+    const std::uint64_t right = wgmma::operand(&v[0][0][0], sizeof v[0]);
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < kKeySteps; ++i) {
+      wgmma::sums<Stored>(o, weights[i], right + i * (16 * sizeof v[0][0] / 16));
+    }
+    wgmma::commit();
+  }
+
+  // Scores of a tile to weights.
+  __device__ void weigh(const Job<Tile>& job, int tile, Online& online, Scores& s,
+                        float (&by)[2]) const {
+    if (!p_.plain) {
+#pragma unroll
+      for (float& x : s) x = softcapped(x * p_.scale, p_.softcap);
+    }
+    if (!job.keys.whole(tile)) {
+      const int upper = row(job);
+      const Seen seen{{p_.sight.begin(upper), p_.sight.begin(upper + 8)},
+                      {p_.sight.end(upper), p_.sight.end(upper + 8)}};
+      hide(s, seen, tile * Tile::kKeys + thread_ % 4 * 2);
+    }
+    online.absorb(s, by);
+  }
+
+  __device__ static void narrow_weights(const Scores& s, Weights& weights) {
+#pragma unroll
+    for (int i = 0; i < kKeySteps; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        weights[i][j] = narrow_pair<Stored>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
+      }
+    }
+  }
+
+  // The sums of two rows to their place, as means.
+  __device__ void finish(const Owner& owner, const Online& online, const Sums& o) const {
+    const int batch = owner.head / p_.heads;
+    const int head = owner.head % p_.heads;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const State<float> seen = online.row(r);
+      const State<float> all = with_sink(seen, head);
+      const float by = factor(all, seen.m);
+      const int query = owner.row + 8 * r;
+      unsigned words[Tile::kDim / 8];
+#pragma unroll
+      for (int i = 0; i < Tile::kDim / 8; ++i) {
+        words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
+      }
+      gather_sixteens(words);
+      if (query >= p_.sight.queries) continue;
+      auto* to =
+          static_cast<Stored*>(p_.o.data) + p_.o.offset(batch, head, query) + thread_ % 4 * 8;
+#pragma unroll
+      for (int i = 0; i < Tile::kDim / 32; ++i) {
+        *reinterpret_cast<uint4*>(to + 32 * i) =
+            make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+      }
+      write_lse(batch, head, query, all);
+    }
+  }
+
+  // What sees no key.
+  __device__ void write_nothing(const Job<Tile>& job) const {
+    const Sums zeros{};
+    finish({job.head, row(job)}, Online(kLog2E), zeros);
+  }
+
+  __device__ State<float> with_sink(const State<float>& row, int head) const {
+    if (!p_.sinks) return row;
+    return merge(row,
+                 leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0))));
+  }
+
+  __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {
+    if (!p_.lse || thread_ % 4 != 0) return;
+    write(p_.lse.data, p_.lse.dtype, p_.lse.offset(batch, head, query), logsumexp(row));
+  }
+
+  const Params& p_;
+  Shared<Stored, Tile>& shared_;
+  int group_, thread_;
+  PingPong<Tile::kGroups> turns_;
+  unsigned step_ = 0;  // tiles of keys so far, and
+  unsigned jobs_ = 0;  // of queries
+};
+
+}  // namespace onepass::ops::attention::hopper

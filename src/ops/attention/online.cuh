@@ -1,0 +1,128 @@
+// The state of two rows while their tiles of scores go by, in the layout that the tensor cores give them: four
+// neighbouring lanes share the rows, and a lane has of each eight columns two of the upper and two of the lower row.
+#pragma once
+
+#include "core/exponential.hpp"
+#include "core/number.hpp"
+#include "core/state.hpp"
+
+namespace onepass::ops::attention {
+
+// cap · tanh(x / cap); 0: no cap.
+__device__ inline float softcapped(float x, float cap) {
+  if (cap == 0) return x;
+  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf.
+  return cap - 2 * cap * __frcp_rn(exponential(2 * x / cap) + 1);
+}
+
+// Two numbers of 16 bits in a register, the first in the lower half.
+template <class Stored>
+__device__ inline unsigned narrow_pair(float low, float high) {
+  unsigned pair;
+  if constexpr (std::is_same_v<Stored, BF16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
+// Of each four words the four lanes of a row have the word of their own two columns of eight: lane l leaves with all
+// of the l-th eight, 16 bytes side by side.
+template <int Words>
+__device__ inline void gather_sixteens(unsigned (&words)[Words]) {
+  const unsigned lane = threadIdx.x % 4;
+#pragma unroll
+  for (int i = 0; i < Words; i += 4) {
+#pragma unroll
+    for (unsigned distance = 1; distance < 4; distance *= 2) {
+      // Words whose place differs in this bit from the lane's are swapped with the partner's.
+#pragma unroll
+      for (unsigned j = 0; j < 4; ++j) {
+        if ((j & distance) != 0) continue;
+        const bool upper = (lane & distance) != 0;
+        unsigned& low = words[i + j];
+        unsigned& high = words[i + (j | distance)];
+        const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, upper ? low : high, distance);
+        (upper ? low : high) = got;
+      }
+    }
+  }
+}
+
+// The keys [begin, end) that each of the two rows sees.
+struct Seen {
+  int begin[2], end[2];
+};
+
+// Scores of keys that are not seen become −inf. `first` is the key of the lane's first score.
+template <int Size>
+__device__ inline void hide(float (&s)[Size], const Seen& seen, int first) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int begin = seen.begin[r] - first;
+    const int end = seen.end[r] - first;
+#pragma unroll
+    for (int i = 0; i < Size / 4; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int key = 8 * i + e;
+        float& score = s[4 * i + 2 * r + e];
+        score = key >= begin && key < end ? score : minus_infinity<float>();
+      }
+    }
+  }
+}
+
+// What is exponentiated is scaled to base 2 in the same instruction: exp(scale · (s − m)) is 2^(s·unit − m·unit) with
+// unit = scale · log2 e.
+class Online {
+ public:
+  __device__ explicit Online(float unit) : unit_(unit) {}
+
+  // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by.
+  template <int Size>
+  __device__ void absorb(float (&s)[Size], float (&by)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float top[2] = {m_[r], m_[r]};
+#pragma unroll
+      for (int i = 0; i < Size / 4; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) top[e] = fmaxf(top[e], s[4 * i + 2 * r + e]);
+      }
+      float m = fmaxf(top[0], top[1]);
+      m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 1));
+      m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 2));
+      const float base = shift(m) * unit_;
+      by[r] = power_of_two(fmaf(m_[r], unit_, -base));
+      m_[r] = m;
+      float d[2] = {d_[r] * by[r], 0};
+#pragma unroll
+      for (int i = 0; i < Size / 4; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& score = s[4 * i + 2 * r + e];
+          score = power_of_two(fmaf(score, unit_, -base));
+          d[e] += score;
+        }
+      }
+      d_[r] = d[0] + d[1];
+    }
+  }
+
+  // The state of a row, of all its lanes together, in logits.
+  __device__ State<float> row(int r) const {
+    float d = d_[r];
+    d += __shfl_xor_sync(0xFFFFFFFFU, d, 1);
+    d += __shfl_xor_sync(0xFFFFFFFFU, d, 2);
+    return {m_[r] * (unit_ / kLog2E), d};
+  }
+
+ private:
+  float unit_;
+  float m_[2] = {minus_infinity<float>(), minus_infinity<float>()};
+  float d_[2] = {0, 0};  // of this lane
+};
+
+}  // namespace onepass::ops::attention
