@@ -187,7 +187,7 @@ class Measurement {
                       .bytes = static_cast<std::int64_t>(bytes),
                       .gbps = bytes / median / 1e3,
                       .percent_of_copy = copy_us / median * 100,
-                      .tflops = flops / median / 1e6,
+                      .tflops = c.name == "copy" ? 0 : flops / median / 1e6,
                       .verified = c.verified});
     }
     return rows;
