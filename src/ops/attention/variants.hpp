@@ -6,5 +6,6 @@
 namespace onepass::ops::attention {
 
 Status cpu_naive(const AttentionArgs& args, const Plan& plan);
+Status cpu_flash(const AttentionArgs& args, const Plan& plan);
 
 }  // namespace onepass::ops::attention
