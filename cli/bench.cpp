@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -17,6 +18,13 @@
 namespace onepass::cli {
 namespace {
 
+// Of attention: what stands in place of rows and columns.
+struct AttentionFlags {
+  std::int64_t batch = 1, heads = 8, kv_heads = 0, seq = 2048, kv_seq = 0, head_dim = 64;
+  std::int64_t page = 0;
+  bool causal = false;
+};
+
 struct Flags {
   std::string op;
   std::int64_t rows = 4096;
@@ -29,7 +37,20 @@ struct Flags {
   std::string json;
   Protocol protocol;
   Selection selection;
+  AttentionFlags attention;
 };
+
+// The problem that the flags describe, as text.
+std::string problem_text(const Flags& flags, Op op, const std::string& dtype) {
+  if (op != Op::attention) return fmt::format("{}x{} {}", flags.rows, flags.cols, dtype);
+  const AttentionFlags& a = flags.attention;
+  std::string text = fmt::format("{}x{}x{}x{} {}", a.batch, a.heads, a.seq, a.head_dim, dtype);
+  if (a.kv_heads > 0) text += fmt::format(" kv_heads={}", a.kv_heads);
+  if (a.kv_seq > 0) text += fmt::format(" keys={}", a.kv_seq);
+  if (a.page > 0) text += fmt::format(" page={}", a.page);
+  if (a.causal) text += " causal";
+  return text;
+}
 
 Status collect(const Flags& flags, std::vector<Case>& cases) {
   Case c;
@@ -46,8 +67,9 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
     given.push_back(c);
   } else {
     for (const std::string& dtype : flags.dtypes) {
-      const std::string text = fmt::format("{}x{} {}", flags.rows, flags.cols, dtype);
-      if (Status status = parse_case(text, c); !status.ok()) return status;
+      if (Status status = parse_case(problem_text(flags, c.op, dtype), c); !status.ok()) {
+        return status;
+      }
       given.push_back(c);
     }
   }
@@ -136,6 +158,46 @@ std::string gpu_table_of(const std::vector<Row>& rows) {
   return table.text();
 }
 
+// What matrices bound: operations in place of a copy's share.
+std::string attention_table_of(const std::vector<Row>& rows) {
+  Table table({{"problem"},
+               {"variant"},
+               {"role"},
+               {"median µs", Align::right},
+               {"p10", Align::right},
+               {"p90", Align::right},
+               {"TFLOP/s", Align::right},
+               {"GB/s", Align::right},
+               {"% of cuDNN", Align::right},
+               {"× step before", Align::right},
+               {""}});
+  const Row* before = nullptr;
+  for (const Row& row : rows) {
+    const bool first = before == nullptr || before->problem != row.problem;
+    const bool copy = row.variant == "copy";
+    const double cudnn = time_of(rows, row, "cudnn_sdpa");
+    const bool step = !first && row.role != "peer";
+    table.add({first ? row.problem : "", row.variant, row.role,
+               fmt::format("{:.1f}", row.median_us), fmt::format("{:.1f}", row.p10_us),
+               fmt::format("{:.1f}", row.p90_us), copy ? "" : fmt::format("{:.4g}", row.tflops),
+               fmt::format("{:.1f}", row.gbps),
+               cudnn > 0 ? fmt::format("{:.0f}", cudnn / row.median_us * 100) : "",
+               step ? fmt::format("{:.2f}", before->median_us / row.median_us) : "",
+               copy           ? ""
+               : row.verified ? (row.chosen ? "chosen" : "")
+                              : "WRONG"});
+    before = &row;
+  }
+  return table.text();
+}
+
+std::string table_for(const std::vector<Row>& rows, bool on_gpu) {
+  const bool attention = std::any_of(rows.begin(), rows.end(),
+                                     [](const Row& row) { return row.op == name(Op::attention); });
+  if (attention) return attention_table_of(rows);
+  return on_gpu ? gpu_table_of(rows) : table_of(rows);
+}
+
 // How the chosen variants stand against oneDNN over all problems that it ran.
 std::string summary(const std::vector<Row>& rows) {
   double logs = 0;
@@ -192,8 +254,7 @@ Status bench(const Flags& flags) {
       progress.step(to_string(c));
     }
   }
-  fmt::print("{}{}", on_gpu ? gpu_table_of(results.rows) : table_of(results.rows),
-             summary(results.rows));
+  fmt::print("{}{}", table_for(results.rows, on_gpu), summary(results.rows));
   return {};
 }
 
@@ -205,12 +266,27 @@ void add_bench(CLI::App& app, int& exit) {
   command->footer(
       "Buffers rotate so that every call finds cold caches. Times are medians over iters x runs.\n"
       "Examples: onepass bench softmax --rows 4096 --cols 4096 --dtype f32,bf16 --threads 1,2\n"
+      "          onepass bench attention --heads 32 --kv-heads 8 --seq 1 --kv-seq 8192 --head-dim "
+      "128\n"
       "          onepass bench --workload workloads/perf_softmax_cpu.txt --variants auto "
       "--json out.json");
   const auto flags = std::make_shared<Flags>();
   command->add_option("op", flags->op, "an op; see onepass list (softmax if left out)");
   command->add_option("--rows", flags->rows, "rows")->check(CLI::PositiveNumber);
   command->add_option("--cols", flags->cols, "columns")->check(CLI::PositiveNumber);
+  AttentionFlags& attention = flags->attention;
+  const auto count = [command](const char* name, std::int64_t& value, const char* what) {
+    command->add_option(name, value, what)->check(CLI::PositiveNumber)->group("Attention");
+  };
+  count("--batch", attention.batch, "sequences");
+  count("--heads", attention.heads, "heads of q");
+  count("--kv-heads", attention.kv_heads, "heads of k and v; as many if left out");
+  count("--seq", attention.seq, "queries a sequence");
+  count("--kv-seq", attention.kv_seq, "keys a sequence; as many if left out");
+  count("--head-dim", attention.head_dim, "elements a head");
+  count("--page", attention.page, "keys a page; side by side if left out");
+  command->add_flag("--causal", attention.causal, "hide keys past the query's own")
+      ->group("Attention");
   command->add_option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out")->delimiter(',');
   command->add_option("--threads", flags->threads, "thread counts; all cores if left out")
       ->delimiter(',')

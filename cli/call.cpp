@@ -50,6 +50,10 @@ Status Call::make(const Case& wanted) {
     return {Code::out_of_memory, fmt::format("{} rows are more than can be checked", case_.rows())};
   }
   Random random(case_.seed);
+  if (case_.op == Op::attention) {
+    const Status status = make_attention(random);
+    return status.ok() ? to_device() : status;
+  }
   if (Status status = make_options(random); !status.ok()) return status;
   if (Status status = make_inputs(random); !status.ok()) return status;
   return to_device();
@@ -66,8 +70,10 @@ Status Call::to_device() {
 std::vector<GuardedArray*> Call::arrays() {
   std::vector<GuardedArray*> present;
   for (GuardedArray* array :
-       {&in_, &dy_, &x_, &out_, &lse_, &loss_, &target_, &dloss_, &scale_, &temperature_,
-        &additive_, &boolean_, &lengths_, &indices_, &logprob_, &rank_, &valid_, &bias_, &seeds_}) {
+       {&in_,      &dy_,    &x_,           &out_,        &lse_,     &loss_,    &target_,
+        &dloss_,   &scale_, &temperature_, &additive_,   &boolean_, &lengths_, &indices_,
+        &logprob_, &rank_,  &valid_,       &bias_,       &seeds_,   &k_,       &v_,
+        &alibi_,   &sinks_, &q_offsets_,   &kv_offsets_, &pages_}) {
     if (array->present()) present.push_back(array);
   }
   return present;
@@ -90,7 +96,9 @@ Status Call::make_like(const Call& other) {
       &Call::in_,          &Call::dy_,       &Call::x_,       &Call::out_,      &Call::lse_,
       &Call::loss_,        &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_,
       &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_,  &Call::indices_,
-      &Call::logprob_,     &Call::rank_,     &Call::valid_,   &Call::bias_,     &Call::seeds_};
+      &Call::logprob_,     &Call::rank_,     &Call::valid_,   &Call::bias_,     &Call::seeds_,
+      &Call::k_,           &Call::v_,        &Call::alibi_,   &Call::sinks_,    &Call::q_offsets_,
+      &Call::kv_offsets_,  &Call::pages_};
   for (GuardedArray Call::*array : arrays) {
     if (!(other.*array).present()) continue;
     if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
@@ -276,6 +284,7 @@ Mask Call::mask() const {
 
 Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
   if (chooses(case_.op)) return run_chosen(context, variant, plan);
+  if (case_.op == Op::attention) return run_attention(context, variant, plan);
   const auto fill_common = [&](auto options) {
     options.axis = case_.axis;
     if (scale_.present()) {

@@ -48,6 +48,14 @@ class Call {
   const GuardedArray& rank() const { return rank_; }
   const GuardedArray& valid() const { return valid_; }
   const GuardedArray& bias() const { return bias_; }
+  // Of attention, whose q is `in`.
+  const GuardedArray& k() const { return k_; }
+  const GuardedArray& v() const { return v_; }
+  const GuardedArray& alibi() const { return alibi_; }
+  const GuardedArray& sinks() const { return sinks_; }
+  const GuardedArray& additive() const { return additive_; }
+  const GuardedArray& boolean() const { return boolean_; }
+  const GuardedArray& pages() const { return pages_; }
 
   // An array as the device of the case sees it.
   Tensor view(const GuardedArray& array) const { return array.tensor_on(case_.device); }
@@ -68,6 +76,11 @@ class Call {
   Status make_options(Random& random);
   Status make_inputs(Random& random);
   Status make_chosen(Random& random);
+  Status make_attention(Random& random);
+  Status make_attention_arrays();
+  void fill_attention(Random& random);
+  void fill_pages(Random& random);
+  Status run_attention(const Context& context, std::string_view variant, Plan* plan);
   Status run_chosen(const Context& context, std::string_view variant, Plan* plan);
   Status to_device();
   Mask mask() const;
@@ -77,6 +90,7 @@ class Call {
   GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, dloss_, pristine_;
   GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
   GuardedArray indices_, logprob_, rank_, valid_, bias_, seeds_;
+  GuardedArray k_, v_, alibi_, sinks_, q_offsets_, kv_offsets_, pages_;
 };
 
 }  // namespace onepass::cli

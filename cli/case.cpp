@@ -8,6 +8,7 @@
 #include <functional>
 #include <sstream>
 
+#include "cli/attention.hpp"
 #include "cli/files.hpp"
 #include "cli/guarded.hpp"
 #include "ops/topk/pieces.hpp"
@@ -115,6 +116,10 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   if (key == "top_p") return parse_number(value, c.top_p);
   if (key == "min_p") return parse_number(value, c.min_p);
   if (key == "score") return parse_score(value, c.score);
+  if (key == "keys") return parse_number(value, c.keys) && c.keys >= 0;
+  if (key == "kv_heads") return parse_number(value, c.kv_heads) && c.kv_heads >= 0;
+  if (key == "page") return parse_number(value, c.page) && c.page >= 1;
+  if (key == "split") return parse_number(value, c.split) && c.split >= 1;
   if (key == "pad") return parse_number(value, c.pad) && c.pad >= 0;
   if (key == "step") return parse_number(value, c.step) && c.step >= 1;
   if (key == "offset") return parse_number(value, c.offset) && c.offset >= 0;
@@ -143,6 +148,12 @@ bool set_flag(std::string_view word, Case& c) {
   if (word == "bias") return c.bias = true;
   if (word == "renormalize") return c.renormalize = true;
   if (word == "broadcast") return c.broadcast = true;
+  if (word == "causal") return c.causal = true;
+  if (word == "lengths") return c.lengths = true;
+  if (word == "alibi") return c.alibi = true;
+  if (word == "sinks") return c.sinks = true;
+  if (word == "offsets") return c.ragged = true;
+  if (word == "bshd") return c.bshd = true;
   return false;
 }
 
@@ -214,8 +225,10 @@ bool parse_values(std::string_view text, TopkValues& out) {
 Status parse_case(std::string_view text, Case& out) {
   Case c{.op = out.op};
   bool has_shape = false;
+  bool has_scale = false;
   std::istringstream words{std::string(text)};
   for (std::string word; words >> word;) {
+    has_scale = has_scale || word.starts_with("scale=");
     if (Status status = parse_word(word, has_shape, c); !status.ok()) return status;
   }
   if (!has_shape) return bad("problem: '{}' has no shape such as 4096x4096", text);
@@ -232,6 +245,9 @@ Status parse_case(std::string_view text, Case& out) {
         __builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements)) {
       return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
     }
+  }
+  if (c.op == Op::attention) {
+    if (Status status = complete_attention(has_scale, c); !status.ok()) return status;
   }
   // A variant that no op has is reported by whoever runs the case.
   if (const Variant* variant = find_variant(c.op, c.variant)) c.device = variant->device;
@@ -250,9 +266,14 @@ std::string to_string(const Case& c) {
     if (on) text += fmt::format(" {}", word);
   };
   const auto per_row = [&](std::string_view key, double value, bool rows) {
-    rows ? flag(fmt::format("{}=row", key), true) : add(key, value, 1.0);
+    const double usual = c.op == Op::attention && key == "scale" ? usual_scale(c) : 1.0;
+    rows ? flag(fmt::format("{}=row", key), true) : add(key, value, usual);
   };
   add("axis", c.axis, plain.axis);
+  if (c.op == Op::attention) {
+    add("keys", c.keys, c.shape[2]);
+    add("kv_heads", c.kv_heads, c.shape[1]);
+  }
   per_row("scale", c.scale, c.scale_rows);
   per_row("temperature", c.temperature, c.temperature_rows);
   add("softcap", c.softcap, plain.softcap);
@@ -287,6 +308,12 @@ std::string to_string(const Case& c) {
   flag("score=sigmoid", c.score == GateScore::sigmoid);
   flag("bias", c.bias);
   flag("renormalize", c.renormalize);
+  flag("alibi", c.alibi);
+  flag("sinks", c.sinks);
+  flag("offsets", c.ragged);
+  add("page", c.page, plain.page);
+  add("split", c.split, plain.split);
+  flag("bshd", c.bshd);
   flag("in_place", c.in_place);
   flag("batch_invariant", c.batch_invariant);
   add("pad", c.pad, plain.pad);
@@ -321,6 +348,7 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
 }
 
 Problem problem_of(const Case& c) {
+  if (c.op == Op::attention) return attention_problem(c);
   Problem p{.op = c.op, .rows = c.rows(), .cols = c.cols(), .in = c.in, .out = c.out};
   const std::vector<std::int64_t> strides = strides_of(c.shape, {c.pad, c.step, c.offset});
   p.unit_stride = p.cols <= 1 || strides[static_cast<std::size_t>(c.axis_index())] == 1;

@@ -2,6 +2,7 @@
 // speak it, and a failure prints the one that reproduces it.
 //
 //     softmax 4096x4096 f16:f32 axis=0 temperature=row mask=causal+lengths lse seed=7
+//     attention 2x8x1024x64 bf16 keys=2048 kv_heads=2 mask=causal window=128,0 page=16 bshd lse
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct Case {
   bool temperature_rows = false;
   double softcap = 0;
   bool additive = false, boolean = false, lengths = false, causal = false;
-  bool broadcast = false;  // tensor masks hold one row for all
+  bool broadcast = false;  // tensor masks hold one row for all; of attention, queries × keys
   std::int64_t window_left = -1, window_right = -1;
   bool lse = false;  // an output of forwards, an input of cross_entropy_backward without the loss
 
@@ -49,6 +50,15 @@ struct Case {
   double top_p = 1, min_p = 0;
   GateScore score = GateScore::softmax;
   bool bias = false, renormalize = false;
+
+  // Of attention, whose shape is batch × heads × queries × dim. parse_case sets what is left out.
+  std::int64_t keys = -1;      // left out: as many as queries
+  std::int64_t kv_heads = -1;  // left out: as many as heads
+  std::int64_t page = 0;       // keys a page; 0: side by side
+  std::int64_t split = 0;
+  bool alibi = false, sinks = false;
+  bool ragged = false;  // `offsets`: sequences of different lengths side by side
+  bool bshd = false;    // a token's heads are neighbours in memory
 
   bool in_place = false;
   bool batch_invariant = false;

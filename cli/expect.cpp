@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
+#include "cli/bounds.hpp"
+#include "cli/expect_attention.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -10,29 +14,6 @@ namespace {
 using oracle::Row;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-double epsilon(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::f64: return 0x1p-52;
-    default: return 0x1p-23;
-  }
-}
-
-// Below this a result may be flushed or rounded away entirely.
-double smallest(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return 0x1p-24;
-    case DType::f64: return 0x1p-1022;
-    default: return 0x1p-126;
-  }
-}
-
-// Infinite where a type with that largest value would be.
-double in_range(double v, double most) { return std::abs(v) > most ? std::copysign(kInf, v) : v; }
-
-double finite_size(double v) { return std::isfinite(v) ? std::abs(v) : 0; }
 
 // One row's view of a call, with the errors that its logits carry.
 class RowBounds {
@@ -225,12 +206,14 @@ double ulps(Op op) {
     case Op::cross_entropy_backward:
     case Op::topk:
     case Op::sample:
-    case Op::gate: return 8;
+    case Op::gate:
+    case Op::attention: return 8;
   }
   return 0;
 }
 
 void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
+  if (call.spec().op == Op::attention) return expect_attention(call, {&r, 1}, sink);
   const RowBounds row(call, r);
   const Case& spec = call.spec();
   if (writes_lse(spec)) sink.lse(r, lse_bound(row));
@@ -247,7 +230,8 @@ void expect_row(const Call& call, std::int64_t r, const Sink& sink) {
     }
     case Op::topk:
     case Op::sample:
-    case Op::gate: return;  // any of equal answers is right: cli/chosen.cpp
+    case Op::gate: return;       // any of equal answers is right: cli/chosen.cpp
+    case Op::attention: return;  // cli/expect_attention.cpp
   }
 }
 
@@ -276,7 +260,7 @@ Expectation expect(const Call& call) {
   const bool reduced = spec.reduction != Reduction::none;
   Expectation e;
   if (!chooses(spec.op)) e.out.resize(static_cast<std::size_t>(call.out().size()));
-  if (writes_lse(spec)) e.lse.resize(static_cast<std::size_t>(spec.rows()));
+  if (writes_lse(spec)) e.lse.resize(static_cast<std::size_t>(call.lse().size()));
   const auto into = [](std::vector<Expected>& list) {
     return [&list](std::int64_t i, Expected x) { list[static_cast<std::size_t>(i)] = x; };
   };
@@ -288,6 +272,12 @@ Expectation expect(const Call& call) {
     return e;
   }
   const Sink sink{.out = into(e.out), .lse = into(e.lse)};
+  if (spec.op == Op::attention) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(spec.rows()));
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+    expect_attention(call, rows, sink);
+    return e;
+  }
   for (std::int64_t r = 0; r < spec.rows(); ++r) expect_row(call, r, sink);
   if (!spec.loss) return e;
   const DType to = call.loss().tensor().dtype;

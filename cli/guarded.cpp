@@ -51,6 +51,13 @@ Status GuardedArray::make(DType dtype, std::span<const std::int64_t> shape, Layo
   return {};
 }
 
+void GuardedArray::swap_dimensions(int a, int b) {
+  const auto first = static_cast<std::size_t>(a);
+  const auto second = static_cast<std::size_t>(b);
+  std::swap(tensor_.shape[first], tensor_.shape[second]);
+  std::swap(tensor_.strides[first], tensor_.strides[second]);
+}
+
 std::int64_t GuardedArray::offset_of(std::int64_t i) const {
   std::int64_t offset = 0;
   for (int d = tensor_.rank - 1; d >= 0; --d) {

@@ -27,6 +27,9 @@ class GuardedArray {
   // Every byte, element or not, holds the guard pattern until it is set or poisoned.
   Status make(DType dtype, std::span<const std::int64_t> shape, Layout layout = {});
 
+  // From here on two dimensions stand in each other's place; the memory stays as it is.
+  void swap_dimensions(int a, int b);
+
   bool present() const { return tensor_.present(); }
   const Tensor& tensor() const { return tensor_; }
   std::int64_t size() const { return size_; }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "cli/attention.hpp"
 #include "cli/call.hpp"
 #include "cli/chosen.hpp"
 #include "cli/expect.hpp"
@@ -169,6 +170,7 @@ class Measurement {
       if (c.name == "copy") copy_us = quantile(c, 0.5);
     }
     const double bytes = least_bytes(problem_);
+    const double flops = case_.op == Op::attention ? attention_flops(case_) : 0;
     for (const Candidate& c : candidates_) {
       const double median = quantile(c, 0.5);
       rows.push_back({.op = std::string(name(case_.op)),
@@ -185,6 +187,7 @@ class Measurement {
                       .bytes = static_cast<std::int64_t>(bytes),
                       .gbps = bytes / median / 1e3,
                       .percent_of_copy = copy_us / median * 100,
+                      .tflops = c.name == "copy" ? 0 : flops / median / 1e6,
                       .verified = c.verified});
     }
     return rows;
@@ -305,7 +308,7 @@ std::vector<std::string> split_names(const std::string& text) {
 
 Status measure(const Case& c, const Protocol& protocol, const Selection& selection,
                const std::function<void(const std::string&)>& tell, std::vector<Row>& rows) {
-  if (c.rows() == 0 || c.cols() == 0) {
+  if (c.rows() == 0 || c.cols() == 0 || (c.op == Op::attention && live_pairs(c) == 0)) {
     return {Code::invalid_argument, fmt::format("problem: '{}' has nothing to time", to_string(c))};
   }
   const int threads_before = max_threads();

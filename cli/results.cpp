@@ -56,6 +56,9 @@ void each_field(R& row, Visit&& visit) requires std::is_same_v<std::remove_const
   visit("verified", row.verified);
 }
 
+// The one field that a row need not have.
+constexpr const char* kTflops = "tflops";
+
 template <class Fields>
 Json object_of(const Fields& fields) {
   Json out = Json::object();
@@ -66,6 +69,9 @@ Json object_of(const Fields& fields) {
       out[key] = value;
     }
   });
+  if constexpr (std::is_same_v<Fields, Row>) {
+    if (fields.tflops > 0) out[kTflops] = rounded(fields.tflops);
+  }
   return out;
 }
 
@@ -88,6 +94,9 @@ class Reader {
   void fields(const Json& object, const std::string& place, Fields& out) {
     if (!object.is_object()) return expected(object, place, "an object");
     each_field(out, [&](const char* key, auto& member) { field(object, place, key, member); });
+    if constexpr (std::is_same_v<Fields, Row>) {
+      if (object.contains(kTflops)) field(object, place, kTflops, out.tflops);
+    }
   }
 
   void value(const Json& json, const std::string& name, std::string& out) {

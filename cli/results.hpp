@@ -48,6 +48,7 @@ struct Row {
   std::int64_t bytes = 0;
   double gbps = 0;
   double percent_of_copy = 0;
+  double tflops = 0;  // 0, and not in the file: an op that memory bounds
   bool verified = false;
 };
 

@@ -38,6 +38,15 @@ constexpr std::string_view kQuick[] = {
     "4x600 f32 step=2 in_place",
 };
 
+constexpr std::string_view kQuickAttention[] = {
+    "1x2x65x64 f32 lse",
+    "2x4x129x64 bf16 kv_heads=2 causal lse",
+    "1x2x33x96 f16 keys=70 window=9,3 softcap=20",
+    "3x8x1x128 bf16 kv_heads=2 keys=300 page=16 lengths sinks lse",
+    "3x2x40x40 f32 offsets alibi bshd lse",
+    "2x2x17x64 f32 keys=50 mask=additive+boolean",
+};
+
 Status collect(const Flags& flags, std::vector<Case>& cases) {
   Case c;
   std::vector<std::string> words = flags.words;
@@ -69,6 +78,12 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
       if (traffic(op).writes == 0) each.in_place = false;
       cases.push_back(each);
     }
+  }
+  for (const std::string_view text : kQuickAttention) {
+    if (!all_ops && c.op != Op::attention) break;
+    Case each{.op = Op::attention};
+    if (Status status = parse_case(text, each); !status.ok()) return status;
+    cases.push_back(each);
   }
   return {};
 }

@@ -23,7 +23,8 @@ struct AttentionOptions {
   double softcap = 0;             // 0: none
 
   // Its tensors broadcast to batch × heads × queries × keys; `lengths` are keys, one a batch, and the diagonal of a
-  // batch ends at its own length: query q of Q stands at key q + length − Q.
+  // batch ends at its own length: query q of Q stands at key q + length − Q. With offsets, the queries and keys of
+  // a mask's tensors are all the tokens of q and k.
   Mask mask{};
   ConstTensor
       alibi{};  // floating slopes, one a head, or batch × heads: less by slope · |distance to the query's key|

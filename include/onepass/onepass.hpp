@@ -1,6 +1,7 @@
 // onepass: softmax and what is built on it, each input byte read from memory once.
 #pragma once
 
+#include "onepass/attention.hpp"
 #include "onepass/context.hpp"
 #include "onepass/ops.hpp"
 #include "onepass/options.hpp"

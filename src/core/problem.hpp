@@ -19,9 +19,10 @@ enum class Op : std::uint8_t {
   log_softmax_backward,
   cross_entropy,
   cross_entropy_backward,
-  topk,  // from here on: ops that choose
+  topk,  // from here to gate: ops that choose
   sample,
   gate,
+  attention,
 };
 
 inline constexpr std::array kAllOps = {
@@ -35,10 +36,11 @@ inline constexpr std::array kAllOps = {
     Op::topk,
     Op::sample,
     Op::gate,
+    Op::attention,
 };
 
 // Those that give some of a row's elements, and those that give something of the row itself.
-constexpr bool chooses(Op op) { return op >= Op::topk; }
+constexpr bool chooses(Op op) { return op >= Op::topk && op <= Op::gate; }
 inline constexpr std::array kRowOps = [] {
   std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
   std::copy_n(kAllOps.begin(), ops.size(), ops.begin());
@@ -57,6 +59,7 @@ constexpr std::string_view name(Op op) {
     case Op::topk: return "topk";
     case Op::sample: return "sample";
     case Op::gate: return "gate";
+    case Op::attention: return "attention";
   }
   return "?";
 }
@@ -68,6 +71,26 @@ constexpr std::optional<Op> op_named(std::string_view text) {
   return std::nullopt;
 }
 
+// What the plan of an attention depends on beside its dtypes.
+struct AttentionFacts {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0, kv_heads = 0;
+  std::int64_t queries = 0;  // of a sequence; with offsets, of all together
+  std::int64_t keys = 0;     // the same
+  int dim = 0;
+  std::int64_t page = 0;  // keys a page; 0: none
+  std::int64_t window_left = -1, window_right = -1;
+  std::int64_t split = 0;  // keys a part, as asked for
+  bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
+  bool softcap = false, additive = false, boolean = false, alibi = false, sinks = false;
+  bool aligned = false;  // every token of q, k, v and o begins at a multiple of 16 bytes
+
+  bool operator==(const AttentionFacts&) const = default;
+
+  std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
+};
+
+// Of attention, a row is a query of a head, and `cols` are its keys.
 struct Problem {
   Op op = Op::softmax;
   std::int64_t rows = 0;
@@ -89,6 +112,7 @@ struct Problem {
   bool reduced = false;     // the losses of all rows become one, or their gradient comes from one
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone
+  AttentionFacts attention{};
 
   bool operator==(const Problem&) const = default;
 };
@@ -114,12 +138,30 @@ constexpr Traffic traffic(Op op) {
     case Op::gate: return {1, 0};
     case Op::softmax_backward:
     case Op::log_softmax_backward: return {2, 1};
+    case Op::attention: return {0, 0};  // its scores are never in memory
   }
   return {1, 1};
 }
 
+// Tokens of q, and of k, in the whole batch.
+constexpr double query_tokens(const AttentionFacts& a) {
+  return static_cast<double>(a.queries) * (a.q_offsets ? 1 : static_cast<double>(a.batch));
+}
+
+constexpr double key_tokens(const AttentionFacts& a) {
+  return static_cast<double>(a.keys) * (a.kv_offsets ? 1 : static_cast<double>(a.batch));
+}
+
+constexpr double attention_bytes(const Problem& p) {
+  const AttentionFacts& a = p.attention;
+  const double q = query_tokens(a) * static_cast<double>(a.heads) * a.dim;
+  const double kv = 2 * key_tokens(a) * static_cast<double>(a.kv_heads) * a.dim;
+  return (q + kv) * static_cast<double>(size_of(p.in)) + q * static_cast<double>(size_of(p.out));
+}
+
 // The least an op can move: each input element read once, each output element written once.
 constexpr double least_bytes(const Problem& p) {
+  if (p.op == Op::attention) return attention_bytes(p);
   const Traffic t = traffic(p.op);
   return static_cast<double>(p.rows) * static_cast<double>(p.cols) *
          (t.reads * static_cast<double>(size_of(p.in)) +

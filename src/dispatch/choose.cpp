@@ -1,12 +1,13 @@
 #include "dispatch/choose.hpp"
 
 #include <algorithm>
-#include <iomanip>
 #include <sstream>
 
+#include "dispatch/attention.hpp"
 #include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "dispatch/gpu_tuning.hpp"
+#include "dispatch/say.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/topk/pieces.hpp"
@@ -14,15 +15,6 @@
 
 namespace onepass {
 namespace {
-
-template <class... Parts>
-void say(Reasons* reasons, const Parts&... parts) {
-  if (reasons == nullptr) return;
-  std::ostringstream text;
-  text << std::setprecision(15);  // counts of bytes may be floating, and past 64 bits
-  (text << ... << parts);
-  reasons->push_back(text.str());
-}
 
 std::size_t compute_bytes(const Problem& p) { return size_of(compute_type(p.in)); }
 
@@ -160,6 +152,7 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
 }  // namespace
 
 Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
+  if (problem.op == Op::attention) return attention_plan::choose(problem, machine, reasons);
   if (machine.device() == Device::cuda) return choose_on_gpu(problem, machine, reasons);
   const int threads = worthwhile_threads(problem, machine, reasons);
   return complete(best_variant(problem, machine, threads, reasons), problem, machine, threads,
@@ -168,18 +161,16 @@ Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
 
 Status plan_variant(std::string_view variant, const Problem& problem, const Machine& machine,
                     Plan& plan, Reasons* reasons) {
+  if (problem.op == Op::attention) {
+    return attention_plan::plan_variant(variant, problem, machine, plan, reasons);
+  }
   const auto launch = chooses(problem.op) ? std::nullopt : gpu_rows::launch_named(variant);
   const auto named =
       chooses(problem.op) ? gpu_choose::plan_named(variant, problem, machine) : std::nullopt;
   const Variant* found = find_variant(problem.op, launch  ? gpu_rows::variant_of(*launch)
                                                   : named ? named->variant
                                                           : variant);
-  if (found == nullptr) {
-    std::string text = "variant: " + std::string(name(problem.op)) + " has no '" +
-                       std::string(variant) + "'; it has";
-    for (const Variant& v : variants(problem.op)) text += " " + std::string(v.name);
-    return {Code::invalid_argument, text};
-  }
+  if (found == nullptr) return no_such_variant(problem.op, variant);
   if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
     return {Code::unsupported, "variant: " + std::string(variant) + " cannot run this: " + refusal};
   }
@@ -202,7 +193,7 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
 }
 
 std::vector<std::string> launch_names(const Problem& problem, const Machine& machine) {
-  if (problem.op == Op::gate) return {};
+  if (problem.op == Op::gate || problem.op == Op::attention) return {};
   if (chooses(problem.op)) return gpu_choose::launch_names(problem, machine);
   std::vector<std::string> names;
   for (const gpu_rows::Launch& launch : gpu_rows::candidates(problem, machine)) {
@@ -212,6 +203,7 @@ std::vector<std::string> launch_names(const Problem& problem, const Machine& mac
 }
 
 double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
+  if (p.op == Op::attention) return attention_plan::planned_bytes(p, plan, m);
   const Traffic t = traffic(p.op);
   const double elements = static_cast<double>(p.rows) * static_cast<double>(p.cols);
   if (m.device() == Device::cuda) {
@@ -235,6 +227,7 @@ std::string to_string(const Plan& plan) {
   if (plan.blocks > 0) text << " shared=" << plan.shared_bytes;
   if (plan.packs > 0) text << " packs=" << plan.packs;
   if (plan.row_threads > 0) text << " row_threads=" << plan.row_threads;
+  if (plan.keys > 0) text << " keys=" << plan.keys;
   if (plan.general) text << " general";
   return text.str();
 }

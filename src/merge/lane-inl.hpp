@@ -162,6 +162,24 @@ HWY_INLINE LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
   return {m, hn::MulAdd(a.d, from_a, hn::Mul(b.d, from_b))};
 }
 
+// Brings lanes to maxima that are no smaller than theirs. Gives what shrinks with them: the sums of a payload.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V RaiseTo(D d, V m, LaneState<V>& lanes) {
+  const V by = ExpOfNonPositive(d, hn::Sub(lanes.m, FiniteShift(d, m)));
+  lanes = {m, hn::Mul(lanes.d, by)};
+  return by;
+}
+
+// A NaN is the largest, and stays so. (Highway's Max of a NaN is what the CPU makes of it.)
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V MaxOrNaN(D, V m, V x) {
+#if HWY_TARGET == HWY_NEON
+  return hn::Max(m, x);
+#else
+  return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::Gt(x, m)), x, m);
+#endif
+}
+
 }  // namespace onepass::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

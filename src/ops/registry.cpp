@@ -5,6 +5,7 @@
 
 #include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
+#include "ops/attention/variants.hpp"
 #include "ops/limits.hpp"
 #include "ops/loss/variants.hpp"
 #include "ops/softmax/geometry.hpp"
@@ -47,6 +48,7 @@ constexpr auto on_gpu = run_if_built<Run>();
 namespace geometry = softmax::geometry;
 
 constexpr Variant kVariants[] = {
+#include "ops/attention/variants.def"
 #include "ops/loss/variants.def"
 #include "ops/softmax/variants.def"
 #include "ops/topk/variants.def"
@@ -73,6 +75,13 @@ const Variant* find_variant(Op op, std::string_view name) {
     if (v.name == name) return &v;
   }
   return nullptr;
+}
+
+Status no_such_variant(Op op, std::string_view wanted) {
+  std::string text =
+      "variant: " + std::string(name(op)) + " has no '" + std::string(wanted) + "'; it has";
+  for (const Variant& v : variants(op)) text += " " + std::string(v.name);
+  return {Code::invalid_argument, text};
 }
 
 }  // namespace onepass

@@ -9,6 +9,7 @@
 #include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
 #include "onepass/status.hpp"
+#include "ops/attention/args.hpp"
 #include "ops/row/args.hpp"
 
 namespace onepass {
@@ -33,6 +34,26 @@ using Ops = std::uint32_t;
 
 constexpr Ops only(Op op) { return Ops{1} << static_cast<unsigned>(op); }
 
+// What runs a variant: a function of rows, or of attention.
+class Run {
+ public:
+  using Rows = Status (*)(const RowArgs&, const Plan&);
+  using Attention = Status (*)(const AttentionArgs&, const Plan&);
+
+  constexpr Run(Rows rows) : rows_(rows) {}
+  constexpr Run(Attention attention) : attention_(attention) {}
+
+  Status operator()(const RowArgs& args, const Plan& plan) const { return rows_(args, plan); }
+  Status operator()(const AttentionArgs& args, const Plan& plan) const {
+    return attention_(args, plan);
+  }
+  constexpr explicit operator bool() const { return rows_ != nullptr || attention_ != nullptr; }
+
+ private:
+  Rows rows_ = nullptr;
+  Attention attention_ = nullptr;
+};
+
 struct Variant {
   Ops ops;  // what it computes
   std::string_view name;
@@ -41,7 +62,7 @@ struct Variant {
   std::string_view idea;   // one sentence
   // Empty when the variant can run the problem there; otherwise what stands in the way.
   std::string (*refuses)(const Problem&, const Machine&);
-  Status (*run)(const RowArgs&, const Plan&);  // null: a GPU's, in a build without CUDA
+  Run run;  // null: a GPU's, in a build without CUDA
   Device device = Device::cpu;
   Plan (*geometry)(const Problem&, const Machine&) = nullptr;  // of a GPU's launch
 };
@@ -49,5 +70,6 @@ struct Variant {
 // All variants of an op, in reading order.
 std::span<const Variant> variants(Op op);
 const Variant* find_variant(Op op, std::string_view name);
+Status no_such_variant(Op op, std::string_view name);
 
 }  // namespace onepass

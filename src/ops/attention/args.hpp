@@ -66,6 +66,7 @@ struct AttentionArgs {
   double softcap = 0;
   bool causal = false;
   std::int64_t window_left = -1, window_right = -1;
+  std::int64_t split = 0;  // keys a part, as asked for; what is done is the plan's
 
   void* stream = nullptr;          // of a GPU op: the caller's
   std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
@@ -77,6 +78,7 @@ struct Sequence {
   std::int64_t k_first, keys;
 };
 
+// Of tensor masks, query q of the sequence is token q_first + q, and key t is k_first + t.
 // Numbers that cannot be are taken for the nearest that can: nothing is read outside the tensors.
 ONEPASS_HD inline Sequence sequence_of(const AttentionArgs& a, std::int64_t b) {
   Sequence s{0, a.queries, 0, a.keys};
@@ -91,6 +93,20 @@ ONEPASS_HD inline Sequence sequence_of(const AttentionArgs& a, std::int64_t b) {
   return s;
 }
 
+// Where key t of a sequence lies in k or v, in elements. Its page must be there.
+ONEPASS_HD inline std::int64_t key_offset(const AttentionArgs& a, const Sequence& s,
+                                          const Heads& operand, std::int64_t b,
+                                          std::int64_t kv_head, std::int64_t t) {
+  if (!a.pages) return operand.offset(b, kv_head, s.k_first + t);
+  const std::int64_t page = a.pages.table[b * a.pages.stride + t / a.pages.size];
+  return operand.offset(page, kv_head, t % a.pages.size);
+}
+
+// The key that a query stands at: the end of the sequence is the end of both.
+ONEPASS_HD inline std::int64_t own_key(const Sequence& s, std::int64_t q) {
+  return q + s.keys - s.queries;
+}
+
 struct Keys {
   std::int64_t begin, end;
 };
@@ -98,7 +114,7 @@ struct Keys {
 // The keys that no causal or window mask hides from query q of a sequence.
 ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std::int64_t q) {
   constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max() / 4;
-  const std::int64_t own = q + s.keys - s.queries;
+  const std::int64_t own = own_key(s, q);
   Keys keys{0, s.keys};
   if (a.causal) keys.end = std::min(keys.end, own + 1);
   if (a.window_right >= 0) keys.end = std::min(keys.end, own + std::min(a.window_right, far) + 1);

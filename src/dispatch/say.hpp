@@ -1,0 +1,20 @@
+// A decision, in words.
+#pragma once
+
+#include <iomanip>
+#include <sstream>
+
+#include "dispatch/choose.hpp"
+
+namespace onepass {
+
+template <class... Parts>
+void say(Reasons* reasons, const Parts&... parts) {
+  if (reasons == nullptr) return;
+  std::ostringstream text;
+  text << std::setprecision(15);  // counts of bytes may be floating, and past 64 bits
+  (text << ... << parts);
+  reasons->push_back(text.str());
+}
+
+}  // namespace onepass

@@ -1,0 +1,355 @@
+#include "ops/attention/check.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "ops/row/parts.hpp"
+
+namespace onepass {
+namespace {
+
+constexpr std::int64_t kMostDim = 512;
+
+bool is_attention_type(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+// q, k, v or o: `rank` dimensions, the last dense.
+Status check_operand(std::string_view argument, const ConstTensor& t, int rank,
+                     std::string_view why, bool written) {
+  ONEPASS_TRY(check_tensor(argument, t, written));
+  if (!is_attention_type(t.dtype)) {
+    return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16");
+  }
+  if (t.rank != rank) {
+    return invalid(argument, "shape ", shape_text(t), " has ", t.rank, " dimensions, not the ",
+                   rank, " of ", why);
+  }
+  const auto last = static_cast<std::size_t>(rank - 1);
+  if (t.shape[last] > 1 && t.strides[last] != 1) {
+    return invalid(argument, "stride ", t.strides[last], " of the last dimension is not 1");
+  }
+  return {};
+}
+
+// Dimensions before the token's are heads and, where there are four, batch (or pages).
+Heads lay(const ConstTensor& t, int token) {
+  const auto at = static_cast<std::size_t>(token);
+  return {.data = const_cast<void*>(t.data),
+          .dtype = t.dtype,
+          .batch = token > 1 ? t.strides[0] : 0,
+          .head = t.strides[at - 1],
+          .token = t.strides[at]};
+}
+
+// batch + 1 places, or one a batch.
+Status lay_places(std::string_view argument, const ConstTensor& t, std::int64_t count,
+                  Places& out) {
+  if (!t.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, t, false));
+  ONEPASS_TRY(check_integers(argument, t));
+  if (t.rank != 1 || (count >= 0 && t.shape[0] != count)) {
+    return invalid(argument, "shape ", shape_text(t), " is not [",
+                   count >= 0 ? std::to_string(count) : "batch + 1", "]");
+  }
+  if (t.shape[0] > 1 && t.strides[0] != 1) {
+    return invalid(argument, "stride ", t.strides[0], " is not 1");
+  }
+  out = {.data = t.data, .dtype = t.dtype};
+  return {};
+}
+
+// A tensor that broadcasts to batch × heads × queries × keys.
+Status lay_mask(std::string_view argument, const ConstTensor& t, const AttentionArgs& args,
+                Heads& out) {
+  ONEPASS_TRY(check_tensor(argument, t, false));
+  const std::int64_t full[] = {args.batch, args.heads, args.queries, args.keys};
+  std::int64_t strides[4] = {};
+  const int missing = 4 - t.rank;
+  bool fits = missing >= 0;
+  for (int i = 0; fits && i < t.rank; ++i) {
+    if (t.shape[i] != 1) strides[i + missing] = t.strides[i];
+    fits = t.shape[i] == 1 || t.shape[i] == full[i + missing];
+  }
+  if (!fits) {
+    return invalid(argument, "shape ", shape_text(t),
+                   " does not broadcast to batch, heads, queries, keys: ", shape_text(full));
+  }
+  out = {.data = const_cast<void*>(t.data),
+         .dtype = t.dtype,
+         .batch = strides[0],
+         .head = strides[1],
+         .token = strides[2],
+         .key = strides[3]};
+  return {};
+}
+
+// One value a head, or one a batch and head.
+Status lay_heads(std::string_view argument, const ConstTensor& t, const AttentionArgs& args,
+                 bool batches, Heads& out) {
+  if (!t.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, t, false));
+  ONEPASS_TRY(check_floating(argument, t));
+  const bool both = batches && t.rank == 2;
+  if (t.rank != (both ? 2 : 1) || t.shape[both ? 1 : 0] != args.heads ||
+      (both && t.shape[0] != args.batch)) {
+    return invalid(argument, "shape ", shape_text(t), " is not one value for each of ", args.heads,
+                   " heads", batches ? ", or of the batch and them" : "");
+  }
+  out = {.data = const_cast<void*>(t.data),
+         .dtype = t.dtype,
+         .batch = both ? t.strides[0] : 0,
+         .head = t.strides[both ? 1 : 0]};
+  return {};
+}
+
+Status lay_lse(const Tensor& lse, const ConstTensor& q, Heads& out) {
+  if (!lse.present()) return {};
+  ONEPASS_TRY(check_tensor("lse", lse, true));
+  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
+    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
+  }
+  const std::span wanted(q.shape.data(), static_cast<std::size_t>(q.rank - 1));
+  if (lse.rank != q.rank - 1 || !std::equal(wanted.begin(), wanted.end(), lse.shape.begin())) {
+    return invalid("lse", "shape ", shape_text(lse), " is not that of q without the last, ",
+                   shape_text(wanted));
+  }
+  out = lay(lse, lse.rank - 1);
+  return {};
+}
+
+// Numbers and flags, which need no tensor to be judged by.
+Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
+  args.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(args.dim)));
+  if (!std::isfinite(args.scale)) return invalid("scale", args.scale, " is not finite");
+  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
+    return invalid("softcap", options.softcap, " is not 0 or a positive number");
+  }
+  const Mask& mask = options.mask;
+  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
+                                    std::pair{"mask.window_right", mask.window_right}}) {
+    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
+  }
+  if (options.split < 0) return invalid("split", options.split, " is negative");
+  args.softcap = options.softcap;
+  args.causal = mask.causal;
+  args.window_left = mask.window_left;
+  args.window_right = mask.window_right;
+  args.split = options.split;
+  return {};
+}
+
+// The table, and how many keys it has room for.
+Status lay_pages(const AttentionOptions& options, const ConstTensor& k, AttentionArgs& args) {
+  const ConstTensor& t = options.pages;
+  if (options.kv_offsets.present()) {
+    return invalid("kv_offsets", "are of keys side by side, and these are in pages");
+  }
+  if (!options.mask.lengths.present()) {
+    return invalid("mask.lengths", "are missing: keys in pages need them");
+  }
+  ONEPASS_TRY(check_tensor("pages", t, false));
+  if (t.dtype != DType::i32) return invalid("pages", "dtype ", name(t.dtype), " is not i32");
+  if (t.rank != 2 || t.shape[0] != args.batch) {
+    return invalid("pages", "shape ", shape_text(t), " is not [", args.batch,
+                   ", most pages of a sequence]");
+  }
+  if (t.shape[1] > 1 && t.strides[1] != 1) {
+    return invalid("pages", "stride ", t.strides[1], " of the last dimension is not 1");
+  }
+  if (k.shape[2] < 1) return invalid("k", "a page has ", k.shape[2], " keys, not 1 or more");
+  if (__builtin_mul_overflow(t.shape[1], k.shape[2], &args.keys)) {
+    return invalid("pages", "shape ", shape_text(t), " has room for more keys than 64 bits count");
+  }
+  args.pages = {.table = static_cast<const std::int32_t*>(t.data),
+                .stride = t.strides[0],
+                .size = k.shape[2],
+                .count = k.shape[0],
+                .checked = options.check_pages};
+  return {};
+}
+
+// Heads, batch, tokens and dim of q, k and v, and whether they go together.
+Status lay_inputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                  const AttentionOptions& options, AttentionArgs& args) {
+  const bool ragged_q = options.q_offsets.present();
+  const bool ragged_kv = options.kv_offsets.present();
+  const int q_rank = ragged_q ? 3 : 4;
+  const int kv_rank = ragged_kv ? 3 : 4;
+  const std::string_view q_why =
+      ragged_q ? "heads, tokens, dim with q_offsets" : "batch, heads, queries, dim";
+  const std::string_view kv_why = ragged_kv                 ? "heads, tokens, dim with kv_offsets"
+                                  : options.pages.present() ? "pages, heads, page size, dim"
+                                                            : "batch, heads, keys, dim";
+  ONEPASS_TRY(check_operand("q", q, q_rank, q_why, false));
+  ONEPASS_TRY(check_operand("k", k, kv_rank, kv_why, false));
+  ONEPASS_TRY(check_operand("v", v, kv_rank, kv_why, false));
+  for (const auto& [argument, t] : {std::pair{"k", &k}, std::pair{"v", &v}}) {
+    if (t->dtype != q.dtype) {
+      return invalid(argument, "dtype ", name(t->dtype), " is not that of q, ", name(q.dtype));
+    }
+  }
+  const std::int64_t dim = q.shape[static_cast<std::size_t>(q_rank - 1)];
+  if (dim < 8 || dim > kMostDim || dim % 8 != 0) {
+    return invalid("q", "dim ", dim, " is not a multiple of 8 from 8 to ", kMostDim);
+  }
+  if (k.shape[static_cast<std::size_t>(kv_rank - 1)] != dim) {
+    return invalid("k", "shape ", shape_text(k), " has another dim than the ", dim, " of q");
+  }
+  if (!std::equal(k.shape.begin(), k.shape.begin() + kv_rank, v.shape.begin())) {
+    return invalid("v", "shape ", shape_text(v), " is not that of k, ", shape_text(k));
+  }
+  args.dim = static_cast<int>(dim);
+  args.heads = q.shape[static_cast<std::size_t>(q_rank - 3)];
+  args.kv_heads = k.shape[static_cast<std::size_t>(kv_rank - 3)];
+  if (args.kv_heads == 0 ? args.heads != 0 : args.heads % args.kv_heads != 0) {
+    return invalid("k", args.kv_heads, " heads do not divide the ", args.heads, " of q");
+  }
+  args.queries = q.shape[static_cast<std::size_t>(q_rank - 2)];
+  args.keys = k.shape[static_cast<std::size_t>(kv_rank - 2)];
+  args.q = lay(q, q_rank - 2);
+  args.k = lay(k, kv_rank - 2);
+  args.v = lay(v, kv_rank - 2);
+  return {};
+}
+
+// How many sequences there are: q says it, or its offsets do.
+Status lay_batch(const ConstTensor& q, const ConstTensor& k, const AttentionOptions& options,
+                 AttentionArgs& args) {
+  ONEPASS_TRY(lay_places("q_offsets", options.q_offsets, -1, args.q_offsets));
+  if (options.q_offsets.present() && options.q_offsets.shape[0] < 1) {
+    return invalid("q_offsets", "shape ", shape_text(options.q_offsets), " is not [batch + 1]");
+  }
+  args.batch = options.q_offsets.present() ? options.q_offsets.shape[0] - 1 : q.shape[0];
+  ONEPASS_TRY(lay_places("kv_offsets", options.kv_offsets, args.batch + 1, args.kv_offsets));
+  ONEPASS_TRY(lay_places("mask.lengths", options.mask.lengths, args.batch, args.lengths));
+  if (options.pages.present()) return lay_pages(options, k, args);
+  if (!options.kv_offsets.present() && k.shape[0] != args.batch) {
+    return invalid("k", "batch ", k.shape[0], " is not that of q, ", args.batch);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_attention(ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
+                       const AttentionOptions& options, AttentionArgs& args) {
+  args = {};
+  ONEPASS_TRY(lay_inputs(q, k, v, options, args));
+  ONEPASS_TRY(lay_batch(q, k, options, args));
+  ONEPASS_TRY(check_numbers(options, args));
+  ONEPASS_TRY(check_operand("o", o, q.rank, "q", true));
+  if (!std::equal(q.shape.begin(), q.shape.begin() + q.rank, o.shape.begin())) {
+    return invalid("o", "shape ", shape_text(o), " is not that of q, ", shape_text(q));
+  }
+  args.o = lay(o, q.rank - 2);
+  ONEPASS_TRY(lay_lse(options.lse, q, args.lse));
+  const Mask& mask = options.mask;
+  if (mask.additive.present()) {
+    ONEPASS_TRY(lay_mask("mask.additive", mask.additive, args, args.additive));
+    ONEPASS_TRY(check_floating("mask.additive", mask.additive));
+  }
+  if (mask.boolean.present()) {
+    ONEPASS_TRY(lay_mask("mask.boolean", mask.boolean, args, args.boolean));
+    if (mask.boolean.dtype != DType::u8) {
+      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
+    }
+  }
+  ONEPASS_TRY(lay_heads("alibi", options.alibi, args, true, args.alibi));
+  ONEPASS_TRY(lay_heads("sinks", options.sinks, args, false, args.sinks));
+  bool in_place = false;
+  return check_overlaps({{"o", o}, {"lse", options.lse}},
+                        {{"q", q},
+                         {"k", k},
+                         {"v", v},
+                         {"mask.additive", mask.additive},
+                         {"mask.boolean", mask.boolean},
+                         {"mask.lengths", mask.lengths},
+                         {"alibi", options.alibi},
+                         {"sinks", options.sinks},
+                         {"q_offsets", options.q_offsets},
+                         {"kv_offsets", options.kv_offsets},
+                         {"pages", options.pages}},
+                        {}, in_place);
+}
+
+namespace {
+
+Status check_offsets(std::string_view argument, const Places& places, std::int64_t batch,
+                     std::int64_t tokens) {
+  if (!places) return {};
+  if (places[0] != 0) return invalid(argument, places[0], " at 0 is not 0");
+  for (std::int64_t b = 1; b <= batch; ++b) {
+    if (places[b] < places[b - 1]) {
+      return invalid(argument, places[b], " at ", b, " is less than the ", places[b - 1],
+                     " before it");
+    }
+    if (places[b] > tokens) {
+      return invalid(argument, places[b], " at ", b, " is past the ", tokens, " tokens");
+    }
+  }
+  return {};
+}
+
+Status check_table(const AttentionArgs& args, std::int64_t b, std::int64_t length) {
+  const Pages& pages = args.pages;
+  for (std::int64_t i = 0; i * pages.size < length; ++i) {
+    const std::int32_t page = pages.table[b * pages.stride + i];
+    if (page < 0 || page >= pages.count) {
+      return invalid("pages", page, " at [", b, ", ", i, "] is not one of the ", pages.count,
+                     " pages of k");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_attention_values(const AttentionArgs& args) {
+  ONEPASS_TRY(check_offsets("q_offsets", args.q_offsets, args.batch, args.queries));
+  ONEPASS_TRY(check_offsets("kv_offsets", args.kv_offsets, args.batch, args.keys));
+  for (std::int64_t b = 0; args.lengths && b < args.batch; ++b) {
+    const std::int64_t keys =
+        args.kv_offsets ? args.kv_offsets[b + 1] - args.kv_offsets[b] : args.keys;
+    if (args.lengths[b] < 0 || args.lengths[b] > keys) {
+      return invalid("mask.lengths", args.lengths[b], " at ", b, " is not between 0 and ", keys);
+    }
+    if (args.pages) ONEPASS_TRY(check_table(args, b, args.lengths[b]));
+  }
+  return {};
+}
+
+Problem describe(const AttentionArgs& args) {
+  const auto aligned = [](const Heads& t) {
+    const auto width = static_cast<std::int64_t>(size_of(t.dtype));
+    return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && t.batch * width % 16 == 0 &&
+           t.head * width % 16 == 0 && t.token * width % 16 == 0;
+  };
+  Problem p{.op = Op::attention, .cols = args.keys, .in = args.q.dtype, .out = args.o.dtype};
+  AttentionFacts& a = p.attention;
+  a = {.batch = args.batch,
+       .heads = args.heads,
+       .kv_heads = args.kv_heads,
+       .queries = args.queries,
+       .keys = args.keys,
+       .dim = args.dim,
+       .page = args.pages ? args.pages.size : 0,
+       .window_left = args.window_left,
+       .window_right = args.window_right,
+       .split = args.split,
+       .causal = args.causal};
+  a.lengths = static_cast<bool>(args.lengths);
+  a.q_offsets = static_cast<bool>(args.q_offsets);
+  a.kv_offsets = static_cast<bool>(args.kv_offsets);
+  a.softcap = args.softcap > 0;
+  a.additive = static_cast<bool>(args.additive);
+  a.boolean = static_cast<bool>(args.boolean);
+  a.alibi = static_cast<bool>(args.alibi);
+  a.sinks = static_cast<bool>(args.sinks);
+  a.aligned = aligned(args.q) && aligned(args.k) && aligned(args.v) && aligned(args.o);
+  p.rows = args.heads * args.queries * (args.q_offsets ? 1 : args.batch);
+  p.wants_lse = static_cast<bool>(args.lse);
+  return p;
+}
+
+}  // namespace onepass

@@ -1,0 +1,52 @@
+// z of one query and one key: the formula of onepass/attention.hpp, an element at a time.
+#pragma once
+
+#include <cmath>
+
+#include "core/state.hpp"
+#include "ops/attention/args.hpp"
+
+namespace onepass {
+
+// softcap(score) · cap where there is one.
+ONEPASS_HD inline float capped(float score, float cap) {
+  return cap > 0 ? cap * std::tanh(score / cap) : score;
+}
+
+// What a head adds for distance: its slope, 0 without alibi.
+ONEPASS_HD inline float slope_of(const AttentionArgs& a, std::int64_t b, std::int64_t head) {
+  return a.alibi ? read<float>(a.alibi.data, a.alibi.dtype, a.alibi.offset(b, head, 0)) : 0;
+}
+
+// The state that a query's begins with: its sink, which has no value.
+ONEPASS_HD inline State<float> first_state(const AttentionArgs& a, std::int64_t head) {
+  if (!a.sinks) return identity<float>();
+  return leaf(read<float>(a.sinks.data, a.sinks.dtype, a.sinks.offset(0, head, 0)));
+}
+
+// The tensor masks of one query; `key` is one of the sequence's.
+struct QueryMasks {
+  Heads additive, boolean;  // `data` is the query's row, key 0 of the sequence
+
+  ONEPASS_HD QueryMasks(const AttentionArgs& a, const Sequence& s, std::int64_t b,
+                        std::int64_t head, std::int64_t q)
+      : additive(a.additive), boolean(a.boolean) {
+    const auto move = [&](Heads& mask) {
+      if (!mask) return;
+      const std::int64_t offset = mask.offset(b, head, s.q_first + q) + s.k_first * mask.key;
+      mask.data = static_cast<std::byte*>(mask.data) +
+                  offset * static_cast<std::int64_t>(size_of(mask.dtype));
+    };
+    move(additive);
+    move(boolean);
+  }
+
+  ONEPASS_HD bool hides(std::int64_t key) const {
+    return boolean && static_cast<const std::uint8_t*>(boolean.data)[key * boolean.key] == 0;
+  }
+  ONEPASS_HD float added(std::int64_t key) const {
+    return additive ? read<float>(additive.data, additive.dtype, key * additive.key) : 0;
+  }
+};
+
+}  // namespace onepass

@@ -1,0 +1,73 @@
+// The public attention: check, plan, run.
+
+#include <utility>
+
+#include "dispatch/choose.hpp"
+#include "onepass/attention.hpp"
+#include "ops/attention/check.hpp"
+#include "ops/variant.hpp"
+#include "runtime/gpu.hpp"
+#include "runtime/machine_of.hpp"
+
+namespace onepass {
+namespace {
+
+// What a kernel could only answer with a fault that no later call survives.
+Status check_gpu_memory(const AttentionArgs& args) {
+  const std::pair<std::string_view, const void*> arguments[] = {
+      {"q", args.q.data},
+      {"k", args.k.data},
+      {"v", args.v.data},
+      {"o", args.o.data},
+      {"lse", args.lse.data},
+      {"mask.additive", args.additive.data},
+      {"mask.boolean", args.boolean.data},
+      {"mask.lengths", args.lengths.data},
+      {"alibi", args.alibi.data},
+      {"sinks", args.sinks.data},
+      {"q_offsets", args.q_offsets.data},
+      {"kv_offsets", args.kv_offsets.data},
+      {"pages", args.pages.table}};
+  for (const auto& [name, data] : arguments) {
+    if (data == nullptr) continue;
+    if (Status status = gpu::check_reachable(name, data); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
+                 const AttentionOptions& options) {
+  AttentionArgs args;
+  if (Status status = check_attention(q, k, v, o, options, args); !status.ok()) return status;
+  const bool on_gpu = context.device() == Device::cuda;
+  Machine machine{};
+  if (Status status = machine_of(context, machine); !status.ok()) return status;
+  if (!on_gpu) {
+    if (Status status = check_attention_values(args); !status.ok()) return status;
+  }
+  Problem problem = describe(args);
+  problem.batch_invariant = options.batch_invariant;
+  Plan plan;
+  if (!options.variant.empty()) {
+    if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok())
+      return status;
+  } else if (plan = choose(problem, machine); plan.variant.empty()) {
+    Reasons reasons;
+    choose(problem, machine, &reasons);
+    return {Code::unsupported, reasons.back()};
+  }
+  if (options.plan != nullptr) *options.plan = plan;
+  if (problem.rows == 0) return {};
+  if (on_gpu) {
+    args.stream = context.stream();
+    if (Status status = check_gpu_memory(args); !status.ok()) return status;
+    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
+      return status;
+    }
+  }
+  return find_variant(Op::attention, plan.variant)->run(args, plan);
+}
+
+}  // namespace onepass
