@@ -9,11 +9,11 @@ namespace onepass {
 
 using Mbarrier = std::uint64_t;
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
 __device__ inline unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The same place in the shared memory of another block of the cluster.
 __device__ inline unsigned address_in_block(const void* mine, int rank) {

@@ -84,10 +84,11 @@ struct AttentionFacts {
   bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
   bool softcap = false, additive = false, boolean = false, alibi = false, sinks = false;
   bool aligned = false;  // every token of q, k, v and o begins at a multiple of 16 bytes
+  bool strided = true;   // no two tokens of q, k or v are the same memory
 
   bool operator==(const AttentionFacts&) const = default;
 
-  std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
+  constexpr std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
 };
 
 // Of attention, a row is a query of a head, and `cols` are its keys.

@@ -34,6 +34,14 @@ struct KeyTiles {
   int whole_begin, whole_end;
 
   ONEPASS_HD bool whole(int tile) const { return tile >= whole_begin && tile < whole_end; }
+
+  // Those of them that one of several parts has, each with so many tiles.
+  ONEPASS_HD KeyTiles of_part(int part, int tiles) const {
+    const int first = part * tiles;
+    const int from = begin > first ? begin : first;
+    const int to = end < first + tiles ? end : first + tiles;
+    return {from, to > from ? to : from, whole_begin, whole_end};
+  }
   bool operator==(const KeyTiles&) const = default;
 };
 

@@ -31,8 +31,12 @@ Status make_tensor_map(const Heads& tensor, const std::array<std::int64_t, 4>& s
   const cuuint64_t extents[4] = {
       static_cast<cuuint64_t>(shape[3]), static_cast<cuuint64_t>(shape[2]),
       static_cast<cuuint64_t>(shape[1]), static_cast<cuuint64_t>(shape[0])};
-  const auto bytes = [&](std::int64_t stride) { return static_cast<cuuint64_t>(stride * 2); };
-  const cuuint64_t strides[3] = {bytes(tensor.token), bytes(tensor.head), bytes(tensor.batch)};
+  // The stride of a dimension of one means nothing, and may be one that the encoder does not take.
+  const auto bytes = [&](std::int64_t stride, std::int64_t extent) {
+    return static_cast<cuuint64_t>(extent == 1 ? 16 : stride * 2);
+  };
+  const cuuint64_t strides[3] = {bytes(tensor.token, shape[2]), bytes(tensor.head, shape[1]),
+                                 bytes(tensor.batch, shape[0])};
   const cuuint32_t box[4] = {static_cast<cuuint32_t>(columns), static_cast<cuuint32_t>(tokens), 1,
                              1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};

@@ -44,14 +44,13 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
 template <class Stored, class Tile>
 Status launch(const AttentionArgs& a, const Plan& plan) {
   Params p{};
-  p.sight = {static_cast<int>(a.queries), static_cast<int>(a.keys), static_cast<int>(a.window_left),
-             a.causal ? 0 : static_cast<int>(a.window_right)};
+  p.sight = sight_of(a, {0, a.queries, 0, a.keys});
   p.schedule = {.query_tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries),
                 .heads = static_cast<int>(a.batch * a.heads)};
   p.heads = static_cast<int>(a.heads);
   p.sharing = static_cast<int>(a.heads / a.kv_heads);
   p.scale = static_cast<float>(a.scale);
-  p.softcap = static_cast<float>(a.softcap);
+  p.cap = Cap(p.scale, static_cast<float>(a.softcap));
   p.plain = a.softcap == 0 && a.scale > 0;
   p.o = a.o;
   p.lse = a.lse;

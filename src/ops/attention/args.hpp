@@ -8,6 +8,7 @@
 
 #include "core/annotate.hpp"
 #include "core/number.hpp"
+#include "dispatch/gpu_attention.hpp"
 #include "onepass/tensor.hpp"
 
 namespace onepass {
@@ -122,6 +123,16 @@ ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std:
   keys.end = std::max<std::int64_t>(keys.end, 0);
   keys.begin = std::min(keys.begin, keys.end);
   return keys;
+}
+
+// The same for a whole sequence, as kernels want it: in 32 bits.
+ONEPASS_HD inline gpu_attention::Sight sight_of(const AttentionArgs& a, const Sequence& s) {
+  const std::int64_t far = s.queries + s.keys;  // beside any query
+  const auto beside = [far](std::int64_t window) {
+    return static_cast<int>(window < far ? window : far);
+  };
+  return {static_cast<int>(s.queries), static_cast<int>(s.keys), beside(a.window_left),
+          a.causal ? 0 : beside(a.window_right)};
 }
 
 }  // namespace onepass

@@ -346,6 +346,13 @@ Problem describe(const AttentionArgs& args) {
   a.boolean = static_cast<bool>(args.boolean);
   a.alibi = static_cast<bool>(args.alibi);
   a.sinks = static_cast<bool>(args.sinks);
+  const auto strided = [&](const Heads& t, std::int64_t heads, std::int64_t tokens) {
+    return (t.batch > 0 || args.batch == 1) && (t.head > 0 || heads == 1) &&
+           (t.token > 0 || tokens == 1);
+  };
+  a.strided = strided(args.q, args.heads, args.queries) &&
+              strided(args.k, args.kv_heads, args.keys) &&
+              strided(args.v, args.kv_heads, args.keys);
   a.aligned = aligned(args.q) && aligned(args.k) && aligned(args.v) && aligned(args.o);
   p.rows = args.heads * args.queries * (args.q_offsets ? 1 : args.batch);
   p.wants_lse = static_cast<bool>(args.lse);

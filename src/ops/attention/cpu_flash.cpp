@@ -222,10 +222,9 @@ class Flash {
       options.slopes = slopes_ + row;
       options.own = own_here_;
     }
-    const bool ranged =
-        std::any_of(live_ + row, live_ + row + kPanel(), [this](const Keys& each) {
-          return each.begin > block_.first || each.end < block_.end();
-        });
+    const bool ranged = std::any_of(live_ + row, live_ + row + kPanel(), [this](const Keys& each) {
+      return each.begin > block_.first || each.end < block_.end();
+    });
     if (ranged) {
       for (size_t r = 0; r < kPanel(); ++r) {
         const Keys& each = live_[row + r];
@@ -310,9 +309,8 @@ void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* me
       const float* sums = flash.sums() + static_cast<size_t>(r) * padded;
       const State<float> state = flash.state(r);
       if (work.parts == 1) {
-        with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-          Finish<Out>(a, work, tile, r, &state, sums, 1, 0);
-        });
+        with_type(a.o.dtype, [&]<class Out>(Type<Out>)
+                                 HWY_ATTR { Finish<Out>(a, work, tile, r, &state, sums, 1, 0); });
         continue;
       }
       *work.state(i / work.parts, r, part) = state;

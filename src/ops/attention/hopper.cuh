@@ -55,8 +55,9 @@ struct Params {
   gpu_attention::Schedule schedule;
   gpu_attention::Sight sight;
   int heads, sharing;  // heads of a batch; of them, that share one of k and v
-  float scale, softcap;
-  bool plain;  // z = s · scale, and scale > 0
+  bool plain;          // z = s · scale, and scale > 0
+  float scale;
+  Cap cap;  // where not
   Heads o, lse, sinks;
 };
 
@@ -94,14 +95,12 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
     for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
       const int key = tile * Tile::kKeys;
       const int stage = shared.k_ring.stage(step);
-      load(shared.k[stage], p.k, key, kv_head, batch,
-           shared.k_ring.fill(step, Tile::kKeyBytes));
+      load(shared.k[stage], p.k, key, kv_head, batch, shared.k_ring.fill(step, Tile::kKeyBytes));
       if (tile == job.keys.end - 1) {
         load(shared.q[shared.q_ring.stage(jobs)], p.q, job.first_query, head, batch,
              shared.q_ring.fill(jobs, Tile::kQueryBytes));
       }
-      load(shared.v[stage], p.v, key, kv_head, batch,
-           shared.v_ring.fill(step, Tile::kKeyBytes));
+      load(shared.v[stage], p.v, key, kv_head, batch, shared.v_ring.fill(step, Tile::kKeyBytes));
     }
     ++jobs;
   }
@@ -172,7 +171,7 @@ class Consumer {
       float by[2];
       weigh(job, tile, online, s, by);
       leave_sums(o);
-      narrow_weights(s, weights);
+      narrow_weights<Stored>(s, weights);
       if (step_ > 0) finish(owner, before, o);
 #pragma unroll
       for (float& x : o) x = 0;
@@ -186,7 +185,7 @@ class Consumer {
         leave_sums(o);
 #pragma unroll
         for (int i = 0; i < Tile::kDim / 2; ++i) o[i] *= by[i / 2 % 2];
-        narrow_weights(s, weights);
+        narrow_weights<Stored>(s, weights);
       }
       ++jobs_;
     }
@@ -265,8 +264,14 @@ class Consumer {
   __device__ void weigh(const Job<Tile>& job, int tile, Online& online, Scores& s,
                         float (&by)[2]) const {
     if (!p_.plain) {
+      const Cap& cap = p_.cap;
+      if (cap.any()) {
 #pragma unroll
-      for (float& x : s) x = softcapped(x * p_.scale, p_.softcap);
+        for (float& x : s) x = cap.capped(x);
+      } else {
+#pragma unroll
+        for (float& x : s) x = cap.scaled(x);
+      }
     }
     if (!job.keys.whole(tile)) {
       const int upper = row(job);
@@ -277,24 +282,17 @@ class Consumer {
     online.absorb(s, by);
   }
 
-  __device__ static void narrow_weights(const Scores& s, Weights& weights) {
-#pragma unroll
-    for (int i = 0; i < kKeySteps; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        weights[i][j] = narrow_pair<Stored>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
-      }
-    }
-  }
-
   // The sums of two rows to their place, as means.
   __device__ void finish(const Owner& owner, const Online& online, const Sums& o) const {
     const int batch = owner.head / p_.heads;
     const int head = owner.head % p_.heads;
+    const State<float> sink =
+        p_.sinks ? leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0)))
+                 : identity<float>();
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const State<float> seen = online.row(r);
-      const State<float> all = with_sink(seen, head);
+      const State<float> all = p_.sinks ? merge(seen, sink) : seen;
       const float by = factor(all, seen.m);
       const int query = owner.row + 8 * r;
       unsigned words[Tile::kDim / 8];
@@ -315,21 +313,20 @@ class Consumer {
     }
   }
 
-  // What sees no key.
+  // What sees no key: zeros, and the sink.
   __device__ void write_nothing(const Job<Tile>& job) const {
     const Sums zeros{};
     finish({job.head, row(job)}, Online(kLog2E), zeros);
   }
 
-  __device__ State<float> with_sink(const State<float>& row, int head) const {
-    if (!p_.sinks) return row;
-    return merge(row,
-                 leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0))));
-  }
-
   __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {
     if (!p_.lse || thread_ % 4 != 0) return;
-    write(p_.lse.data, p_.lse.dtype, p_.lse.offset(batch, head, query), logsumexp(row));
+    const std::int64_t at = p_.lse.offset(batch, head, query);
+    if (p_.lse.dtype == DType::f64) {
+      static_cast<double*>(p_.lse.data)[at] = logsumexp(row);
+    } else {
+      static_cast<float*>(p_.lse.data)[at] = logsumexp(row);
+    }
   }
 
   const Params& p_;

@@ -8,12 +8,27 @@
 
 namespace onepass::ops::attention {
 
-// cap · tanh(x / cap); 0: no cap.
-__device__ inline float softcapped(float x, float cap) {
-  if (cap == 0) return x;
+// Scores to capped logits: cap · tanh(s · scale / cap), or s · scale without a cap.
+class Cap {
+ public:
+  Cap() = default;
+  ONEPASS_HD Cap(float scale, float cap)
+      : scale_(scale), cap_(cap), rate_(cap == 0 ? 0 : 2 * scale / cap * kLog2E) {}
+
+  __device__ bool any() const { return cap_ != 0; }
+
   // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf.
-  return cap - 2 * cap * __frcp_rn(exponential(2 * x / cap) + 1);
-}
+  __device__ float capped(float s) const {
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(s * rate_) + 1));
+    return fmaf(-2 * cap_, inverse, cap_);
+  }
+  __device__ float scaled(float s) const { return s * scale_; }
+  __device__ float operator()(float s) const { return any() ? capped(s) : scaled(s); }
+
+ private:
+  float scale_ = 1, cap_ = 0, rate_ = 0;
+};
 
 // Two numbers of 16 bits in a register, the first in the lower half.
 template <class Stored>
@@ -50,6 +65,19 @@ __device__ inline void gather_sixteens(unsigned (&words)[Words]) {
   }
 }
 
+// The weights of a row's keys as the left operand of the next product.
+template <class Stored, int Size, int Steps>
+__device__ inline void narrow_weights(const float (&s)[Size], unsigned (&weights)[Steps][4]) {
+  static_assert(Size == 8 * Steps);
+#pragma unroll
+  for (int i = 0; i < Steps; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      weights[i][j] = narrow_pair<Stored>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
+    }
+  }
+}
+
 // The keys [begin, end) that each of the two rows sees.
 struct Seen {
   int begin[2], end[2];
@@ -78,6 +106,7 @@ __device__ inline void hide(float (&s)[Size], const Seen& seen, int first) {
 // unit = scale · log2 e.
 class Online {
  public:
+  Online() = default;
   __device__ explicit Online(float unit) : unit_(unit) {}
 
   // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by.
@@ -120,7 +149,7 @@ class Online {
   }
 
  private:
-  float unit_;
+  float unit_ = 1;
   float m_[2] = {minus_infinity<float>(), minus_infinity<float>()};
   float d_[2] = {0, 0};  // of this lane
 };

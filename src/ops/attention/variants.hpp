@@ -8,4 +8,10 @@ namespace onepass::ops::attention {
 Status cpu_naive(const AttentionArgs& args, const Plan& plan);
 Status cpu_flash(const AttentionArgs& args, const Plan& plan);
 
+// On the GPU, in reading order.
+Status gpu_simt(const AttentionArgs& args, const Plan& plan);
+Status flash_mma(const AttentionArgs& args, const Plan& plan);
+Status gpu_decode(const AttentionArgs& args, const Plan& plan);
+Status gpu_hopper(const AttentionArgs& args, const Plan& plan);
+
 }  // namespace onepass::ops::attention

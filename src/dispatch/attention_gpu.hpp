@@ -1,0 +1,171 @@
+// The launches of attention on a GPU, as pure functions of problem and machine.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+
+#include "core/problem.hpp"
+#include "dispatch/machine.hpp"
+#include "onepass/plan.hpp"
+#include "ops/row/packs.hpp"
+
+namespace onepass::attention_gpu {
+
+inline constexpr std::int64_t kMost32 = std::numeric_limits<int>::max() / 2;
+
+// The kernels of warps: tiles of so many keys against rows, which are the queries of a kv head with all the heads that
+// share it.
+inline constexpr int kFlashKeys = 64;
+inline constexpr std::int64_t kFewRows = 16;  // that one warp has
+
+// What a kernel is compiled for: the dim of q and k, and the columns of v that a block sums.
+struct FlashDims {
+  int dim, columns;
+};
+
+constexpr FlashDims flash_dims(int dim) {
+  for (const int compiled : std::array{64, 96, 128, 192, 256}) {
+    if (dim <= compiled) return {compiled, compiled};
+  }
+  return {512, 256};
+}
+
+constexpr int swizzled_bytes(int columns) { return (columns + 63) / 64 * 128; }
+
+// Shared memory of a block with so many rows.
+constexpr int flash_bytes(FlashDims dims, int rows) {
+  return (rows + kFlashKeys) * swizzled_bytes(dims.dim) + kFlashKeys * swizzled_bytes(dims.columns);
+}
+
+// Rows of a block of 10_mma.
+constexpr int flash_rows(FlashDims dims) { return dims.dim <= 256 ? 128 : 64; }
+
+// Tiles of rows of all sequences. Where they have lengths of their own, at most.
+constexpr std::int64_t row_tiles(const AttentionFacts& a, int rows) {
+  const std::int64_t tiles = ceil_div(a.queries * a.group(), rows);
+  return a.kv_heads * (a.q_offsets ? tiles + a.batch : tiles * a.batch);
+}
+
+constexpr std::int64_t batch_rows(const AttentionFacts& a) {
+  return a.heads * a.queries * (a.q_offsets ? 1 : a.batch);
+}
+
+// How many parts to cut the keys into, so that the blocks that run at a time all have something to do: a part costs
+// its tiles and something to begin with, and parts have to be joined.
+constexpr std::int64_t parts_for(std::int64_t blocks, std::int64_t at_a_time, std::int64_t tiles) {
+  constexpr std::int64_t kBegin = 2, kJoin = 4, kMostParts = 128;  // in tiles of keys
+  std::int64_t best = 1;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
+    const std::int64_t cost =
+        ceil_div(blocks * parts, at_a_time) * (ceil_div(tiles, parts) + kBegin) +
+        (parts > 1 ? kJoin : 0);
+    if (cost < least) {
+      least = cost;
+      best = parts;
+    }
+  }
+  return best;
+}
+
+// Keys of a part where a query's bits shall not depend on the batch.
+inline constexpr std::int64_t kInvariantKeys = 1024;
+
+inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads, int most_blocks) {
+  const AttentionFacts& a = p.attention;
+  const FlashDims dims = flash_dims(a.dim);
+  Plan plan{.threads = threads, .general = !a.aligned};
+  plan.shared_bytes = static_cast<std::size_t>(flash_bytes(dims, rows));
+  const std::int64_t columns = ceil_div(a.dim, dims.columns);
+  const std::int64_t blocks = row_tiles(a, rows) * columns;
+  const std::int64_t fit = std::clamp<std::int64_t>(
+      m.gpu.block_shared / static_cast<std::int64_t>(plan.shared_bytes + 1024), 1, most_blocks);
+  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(a.keys, kFlashKeys), 1);
+  std::int64_t part = tiles;  // in tiles
+  if (a.split > 0) {
+    part = ceil_div(a.split, kFlashKeys);
+  } else if (p.batch_invariant) {
+    part = rows == kFewRows ? kInvariantKeys / kFlashKeys : tiles;
+  } else {
+    part = ceil_div(tiles, parts_for(blocks, fit * m.gpu.processors, tiles));
+  }
+  plan.split = static_cast<int>(ceil_div(tiles, part));
+  plan.keys = plan.split > 1 ? part * kFlashKeys : 0;
+  plan.blocks = blocks * plan.split;
+  if (plan.split > 1) {
+    plan.scratch_bytes = static_cast<std::size_t>(plan.split * batch_rows(a) * (a.dim + 1)) * 4;
+  }
+  return plan;
+}
+
+inline Plan mma(const Problem& p, const Machine& m) {
+  const FlashDims dims = flash_dims(p.attention.dim);
+  const int threads = dims.dim > 128 && dims.dim <= 256 ? 256 : 128;
+  return flash_plan(p, m, flash_rows(dims), threads, threads == 256 ? 1 : 2);
+}
+
+inline Plan decode(const Problem& p, const Machine& m) {
+  return flash_plan(p, m, kFewRows, 32, 12);
+}
+
+inline Plan simt(const Problem& p, const Machine&) {
+  const AttentionFacts& a = p.attention;
+  return {.threads = 256,
+          .blocks = ceil_div(a.queries * a.group(), 8) * a.kv_heads * a.batch,
+          .shared_bytes = static_cast<std::size_t>(72 * (a.dim + 1) * 4)};
+}
+
+inline std::string refuse_simt(const Problem& p, const Machine& m) {
+  const AttentionFacts& a = p.attention;
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (a.queries * a.group() > kMost32 || a.keys > kMost32) {
+    return "its rows and keys are counted with 31 bits";
+  }
+  if (simt(p, m).blocks > kMost32) return "it has more blocks than a launch";
+  return {};
+}
+
+inline std::string refuse_mma(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (m.gpu.sm < 80) return "it needs sm_80";
+  if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
+  if (std::string no = refuse_simt(p, m); !no.empty()) return no;
+  return mma(p, m).blocks > kMost32 ? "it has more blocks than a launch" : "";
+}
+
+inline std::string refuse_decode(const Problem& p, const Machine& m) {
+  if (p.attention.queries * p.attention.group() > kFewRows || p.attention.q_offsets) {
+    return "it takes up to 16 rows a kv head, all sequences alike";
+  }
+  return refuse_mma(p, m);
+}
+
+// The Hopper kernel's blocks stay, one an SM.
+inline Plan hopper(const Problem& p, const Machine& m) {
+  const int groups = p.attention.dim == 64 ? 3 : 2;
+  return {.threads = (groups + 1) * 128, .blocks = m.gpu.processors};
+}
+
+inline std::string refuse_hopper(const Problem& p, const Machine& m) {
+  const AttentionFacts& a = p.attention;
+  if (m.device() != Device::cuda || m.gpu.sm != 90) return "it needs sm_90";
+  if ((p.in != DType::f16 && p.in != DType::bf16) || p.out != p.in) {
+    return "it takes f16 and bf16, and gives the same";
+  }
+  if (a.dim != 64 && a.dim != 128 && a.dim != 256) return "its dims are 64, 128 and 256";
+  if (!a.aligned || !a.strided) return "its tokens must begin at multiples of 16 bytes";
+  if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {
+    return "its sequences are all alike, and not in pages";
+  }
+  if (a.additive || a.boolean || a.alibi) return "it takes no mask tensor and no alibi";
+  if (a.split > 0) return "it does not cut keys";
+  if (a.keys == 0) return "it wants keys";
+  if (a.queries > kMost32 || a.keys > kMost32 || p.rows / 64 > kMost32) {
+    return "its rows and keys are counted with 31 bits";
+  }
+  return {};
+}
+
+}  // namespace onepass::attention_gpu

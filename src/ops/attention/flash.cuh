@@ -1,0 +1,181 @@
+// Flash attention by the tensor cores of one warp at a time: the kernel of 10_mma and 11_decode.
+#pragma once
+
+#include "dispatch/attention_gpu.hpp"
+#include "ops/attention/packed.cuh"
+#include "ops/attention/parts.hpp"
+#include "runtime/launch.hpp"
+
+namespace onepass::ops::attention {
+
+// Dim is what q and k have, Columns what a block sums of v: all, but where their sums would be too many for the
+// registers.
+template <int Dim, int Columns, int Warps, int RowTiles>
+struct Shape {
+  static constexpr int kDim = Dim;
+  static constexpr int kColumns = Columns;
+  static constexpr int kThreads = Warps * 32;
+  static constexpr int kRowTiles = RowTiles;  // of 16 rows, a warp
+  static constexpr int kRows = Warps * RowTiles * 16;
+  static constexpr int kKeys = 64;
+  static constexpr int kQueryBytes = kRows * mma::Swizzled<Dim>::kRowBytes;
+  static constexpr int kKeyBytes = kKeys * mma::Swizzled<Dim>::kRowBytes;
+  static constexpr int kValueBytes = kKeys * mma::Swizzled<Columns>::kRowBytes;
+  static constexpr int kBytes = kQueryBytes + kKeyBytes + kValueBytes;
+  static_assert(kBytes == attention_gpu::flash_bytes({Dim, Columns}, kRows) &&
+                kKeys == attention_gpu::kFlashKeys);  // what is planned with
+};
+
+// Which rows a block has, and which part of their keys and columns.
+struct Place {
+  std::int64_t batch;
+  int kv_head, first_row, column, part;
+};
+
+// Tiles of rows that a sequence has.
+template <class Shape>
+ONEPASS_HD inline std::int64_t row_tiles(const AttentionArgs& a, std::int64_t queries) {
+  return (queries * (a.heads / a.kv_heads) + Shape::kRows - 1) / Shape::kRows;
+}
+
+// Blocks count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
+// the keys, and of the columns. Where sequences have lengths of their own there may be more blocks than tiles.
+template <class Shape>
+__device__ inline bool place_of(const AttentionArgs& a, std::int64_t index, std::int64_t tiles,
+                                int parts, Place& out) {
+  const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
+  out.column = static_cast<int>(index % columns) * Shape::kColumns;
+  index /= columns;
+  out.part = static_cast<int>(index % parts);
+  index /= parts;
+  out.kv_head = static_cast<int>(index / tiles);
+  index %= tiles;
+  if (!a.q_offsets) {
+    const std::int64_t of_sequence = tiles / a.batch;
+    out.batch = index / of_sequence;
+    out.first_row = static_cast<int>(of_sequence - 1 - index % of_sequence) * Shape::kRows;
+    return true;
+  }
+  for (out.batch = 0; out.batch < a.batch; ++out.batch) {
+    const std::int64_t own = row_tiles<Shape>(a, sequence_of(a, out.batch).queries);
+    if (index < own) {
+      out.first_row = static_cast<int>(own - 1 - index) * Shape::kRows;
+      return true;
+    }
+    index -= own;
+  }
+  return false;
+}
+
+template <class Stored, class Shape>
+__global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__ AttentionArgs a,
+                                                         const Parts parts, std::int64_t tiles,
+                                                         bool aligned) {
+  extern __shared__ __align__(128) std::byte memory[];
+  constexpr int kTiles = Shape::kRowTiles;
+  constexpr int kSteps = Shape::kKeys / 16;
+  Place place{};
+  if (!place_of<Shape>(a, blockIdx.x, tiles, parts.count, place)) return;
+  const PackedRows rows(a, place.batch, place.kv_head);
+  const auto thread = static_cast<int>(threadIdx.x);
+  const unsigned q = shared_address(memory);
+  const unsigned k = q + Shape::kQueryBytes;
+  const unsigned v = k + Shape::kKeyBytes;
+  const unsigned own_q =
+      q + static_cast<unsigned>(thread / 32 * kTiles * 16 * mma::Swizzled<Shape::kDim>::kRowBytes);
+  const int upper = place.first_row + thread / 32 * kTiles * 16 + thread % 32 / 4;
+  const auto load_k = [&](int tile) {
+    load_keys<Stored, Shape::kDim>(k, rows, a.k, tile * Shape::kKeys, Shape::kKeys, 0, thread,
+                                   Shape::kThreads, aligned);
+    mma::commit();
+  };
+  const auto load_v = [&](int tile) {
+    load_keys<Stored, Shape::kColumns>(v, rows, a.v, tile * Shape::kKeys, Shape::kKeys,
+                                       place.column, thread, Shape::kThreads, aligned);
+    mma::commit();
+  };
+
+  const bool plain = only_scaled(a);
+  const Online fresh((plain ? static_cast<float>(a.scale) : 1.F) * kLog2E);
+  Online online[kTiles];
+  float o[kTiles][Shape::kColumns / 2];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    online[t] = fresh;
+#pragma unroll
+    for (float& x : o[t]) x = 0;
+  }
+
+  const gpu_attention::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
+  if (keys.begin < keys.end) {
+    load_queries<Stored, Shape::kDim>(q, rows, place.first_row, Shape::kRows, thread,
+                                      Shape::kThreads, aligned);
+    load_k(keys.end - 1);
+  }
+#pragma unroll 1
+  for (int tile = keys.end - 1; tile >= keys.begin; --tile) {
+    mma::wait<0>();
+    __syncthreads();  // keys are here, and nobody needs the values before
+    load_v(tile);
+    float s[kTiles][Shape::kKeys / 2];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (float& x : s[t]) x = 0;
+    }
+    mma::scores<Stored, Shape::kDim>(s, own_q, k);
+    mma::wait<0>();
+    __syncthreads();  // values are here, and nobody needs the keys
+    if (tile > keys.begin) load_k(tile - 1);
+
+    unsigned weights[kTiles][kSteps][4];
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const int first = tile * Shape::kKeys + thread % 4 * 2;
+      if (!plain) make_logits(s[t], rows, upper + 16 * t, first);
+      if (!keys.whole(tile)) hide(s[t], rows.seen(upper + 16 * t), first);
+      float by[2];
+      online[t].absorb(s[t], by);
+#pragma unroll
+      for (int i = 0; i < Shape::kColumns / 2; ++i) o[t][i] *= by[i / 2 % 2];
+      narrow_weights<Stored>(s[t], weights[t]);
+    }
+    mma::sums<Stored, Shape::kColumns>(o, weights, v);
+  }
+
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = upper + 16 * t + 8 * r;
+      const State<float> seen = online[t].row(r);
+      if (parts.count > 1) {
+        store_part(parts, place.part, rows, row, o[t], r, seen, place.column);
+        continue;
+      }
+      const State<float> all = with_sink(a, seen, row < rows.count() ? rows.head(row) : 0);
+      store_row<Stored>(rows, row, o[t], r, factor(all, seen.m), place.column, aligned);
+      if (place.column == 0 && thread % 4 == 0) write_lse(rows, row, all);
+    }
+  }
+}
+
+template <class Stored, class Shape>
+Status launch_flash(const AttentionArgs& a, const Plan& plan) {
+  const Parts parts = parts_of(a, plan);
+  const std::int64_t tiles = a.q_offsets ? row_tiles<Shape>(a, a.queries) + a.batch
+                                         : row_tiles<Shape>(a, a.queries) * a.batch;
+  const std::int64_t columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
+  const auto kernel = flash<Stored, Shape>;
+  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), Shape::kBytes);
+      !status.ok()) {
+    return status;
+  }
+  const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns);
+  kernel<<<blocks, Shape::kThreads, Shape::kBytes, static_cast<cudaStream_t>(a.stream)>>>(
+      a, parts, tiles, !plan.general);
+  if (Status status = launch_status(plan.variant); !status.ok()) return status;
+  return parts.count > 1 ? join_parts(a, parts) : Status();
+}
+
+}  // namespace onepass::ops::attention

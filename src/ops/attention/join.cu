@@ -1,0 +1,91 @@
+// What the parts of the keys found of a row, as one: a block a row. Always in the order of the parts, whoever was
+// done first.
+
+#include <cuda_runtime.h>
+
+#include "core/state.hpp"
+#include "ops/attention/logit.hpp"
+#include "ops/attention/parts.hpp"
+#include "runtime/launch.hpp"
+
+namespace onepass::ops::attention {
+namespace {
+
+constexpr int kThreads = 128;
+
+// The token of q that a row's number stands for.
+struct Token {
+  std::int64_t batch, head, query;
+};
+
+__device__ inline Token token_of(const AttentionArgs& a, std::int64_t row) {
+  return {row / a.queries / a.heads, row / a.queries % a.heads, row % a.queries};
+}
+
+__device__ inline void add(float4& sum, const float4& more, float by) {
+  sum.x += by * more.x;
+  sum.y += by * more.y;
+  sum.z += by * more.z;
+  sum.w += by * more.w;
+}
+
+// Threads in groups of as many as a row has fours: each group sums every so-manieth part.
+__global__ __launch_bounds__(kThreads) void join(const __grid_constant__ AttentionArgs a,
+                                                 const Parts parts) {
+  __shared__ State<float> states[kThreads];
+  __shared__ float4 sums[kThreads];
+  const auto thread = static_cast<int>(threadIdx.x);
+  const std::int64_t row = blockIdx.x;
+  const Token token = token_of(a, row);
+  if (a.q_offsets && token.query >= a.q_offsets[a.batch]) return;  // of no sequence
+
+  State<float> mine = identity<float>();
+  for (int i = thread; i < parts.count; i += kThreads) {
+    const float lse = parts.lse[parts.place(i, row)];
+    mine = merge(mine, leaf(lse));
+  }
+  states[thread] = mine;
+  __syncthreads();
+  for (int distance = kThreads / 2; distance > 0; distance /= 2) {
+    if (thread < distance) states[thread] = merge(states[thread], states[thread + distance]);
+    __syncthreads();
+  }
+  const State<float> all = a.sinks ? merge(states[0], first_state(a, token.head)) : states[0];
+
+  const int fours = a.dim / 4;
+  const int groups = kThreads / fours;
+  const int group = thread / fours;
+  const int column = thread % fours;
+  float4 sum{0, 0, 0, 0};
+#pragma unroll 4
+  for (int i = group; i < parts.count && group < groups; i += groups) {
+    const std::int64_t place = parts.place(i, row);
+    const float by = weight(all, parts.lse[place]);
+    const float4 mean = reinterpret_cast<const float4*>(parts.means + place * a.dim)[column];
+    if (by != 0) add(sum, mean, by);  // what sees nothing has left nothing
+  }
+  sums[thread] = sum;
+  __syncthreads();
+  if (group == 0) {
+    for (int g = 1; g < groups; ++g) add(sum, sums[g * fours + column], 1);
+    const std::int64_t at = a.o.offset(token.batch, token.head, token.query) + 4 * column;
+    write(a.o.data, a.o.dtype, at, sum.x);
+    write(a.o.data, a.o.dtype, at + 1, sum.y);
+    write(a.o.data, a.o.dtype, at + 2, sum.z);
+    write(a.o.data, a.o.dtype, at + 3, sum.w);
+  }
+  if (a.lse && thread == 0) {
+    write(a.lse.data, a.lse.dtype, a.lse.offset(token.batch, token.head, token.query),
+          logsumexp(all));
+  }
+}
+
+}  // namespace
+
+Status join_parts(const AttentionArgs& a, const Parts& parts) {
+  join<<<static_cast<unsigned>(parts.rows), kThreads, 0, static_cast<cudaStream_t>(a.stream)>>>(
+      a, parts);
+  return launch_status("join");
+}
+
+}  // namespace onepass::ops::attention
