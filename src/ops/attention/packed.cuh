@@ -138,8 +138,7 @@ __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int
         float& score = s[4 * i + 2 * r + e];
         if (key >= rows.sight.keys) continue;
         const float z =
-            softcapped(score * static_cast<float>(a.scale), static_cast<float>(a.softcap)) -
-            slope * fabsf(static_cast<float>(key) - own) + masks.added(key);
+            cap(score) - slope * fabsf(static_cast<float>(key) - own) + masks.added(key);
         score = masks.hides(key) ? minus_infinity<float>() : z;
       }
     }
