@@ -34,7 +34,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct Block {
   int64_t first = 0;
   size_t keys = 0;
-  const float* k[kFlashKeys + kKeyGroup];  // a last group is filled up with its last key
+  const float* k[kFlashKeys + kMostKeyGroup];  // a last group is filled up with its last key
   const float* v[kFlashKeys];
   bool finite = true;  // no value is NaN or inf; looked at only where some key is hidden
 
@@ -51,7 +51,7 @@ class Flash {
       : a_(args),
         tiles_(tiles),
         dim_(static_cast<size_t>(args.dim)),
-        padded_(static_cast<size_t>(layout.padded)),
+        padded_(round_up(dim_, hn::Lanes(d))),
         queries_(memory),
         sums_(queries_ + layout.queries()),
         k_(sums_ + layout.sums()),
@@ -74,22 +74,27 @@ class Flash {
     for (int64_t at = seen.begin / kFlashKeys * kFlashKeys; at < seen.end; at += kFlashKeys) {
       const int64_t first = std::max(at, seen.begin);
       load(tile, first, std::min(at + kFlashKeys, seen.end));
+      fetch(tile, at + kFlashKeys, std::min(at + 2 * kFlashKeys, seen.end));
       for (size_t p = 0; p < static_cast<size_t>(tile.rows); p += kPanel()) fold(tile, p);
     }
   }
 
-  const float* sums() const { return sums_; }
+  const float* sums(int64_t row) const { return sums_ + static_cast<size_t>(row) * padded_; }
   State<float> state(int64_t row) const { return {m_[row], d_[row]}; }
 
  private:
   static size_t kPanel() { return kPanelVectors * hn::Lanes(d); }
 
+  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+  // Lanes of a panel that its rows need: whole vectors.
+  static size_t lanes_of(size_t rows) { return round_up(rows, hn::Lanes(d)); }
+
   void begin(const RowTile& tile, Keys part, bool with_sinks) {
-    for (int64_t r = 0; r < kFlashRows; ++r) {
-      // Lanes past the last row repeat it, so that they never stand in the way of a shortcut.
-      const int64_t row = std::min(r, tile.rows - 1);
-      const int64_t q = tiles_.query(tile, row);
-      const int64_t head = tiles_.head(tile, row);
+    const auto rows = static_cast<size_t>(tile.rows);
+    for (size_t r = 0; r < rows; ++r) {
+      const int64_t q = tiles_.query(tile, static_cast<int64_t>(r));
+      const int64_t head = tiles_.head(tile, static_cast<int64_t>(r));
       const Keys keys = live_keys(a_, tile.sequence, q);
       live_[r] = {std::max(keys.begin, part.begin), std::min(keys.end, part.end)};
       if (live_[r].begin >= live_[r].end) live_[r] = {part.begin, part.begin};
@@ -98,22 +103,27 @@ class Flash {
       const State<float> state = with_sinks ? first_state(a_, head) : identity<float>();
       m_[r] = state.m;
       d_[r] = state.d;
-      pack(tile, static_cast<size_t>(r), q, head);
+      const Stored* from = static_cast<const Stored*>(a_.q.data) +
+                           a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
+      float* to = lane(r);
+      for (size_t j = 0; j < dim_; ++j) to[j * kPanel()] = load_as<float>(from[j]);
     }
-    std::fill_n(sums_, static_cast<size_t>(tile.rows) * padded_, 0.0F);
+    // Lanes past the last row repeat it, so that they never stand in the way of a shortcut.
+    for (size_t r = rows; r < lanes_of(rows); ++r) {
+      live_[r] = live_[rows - 1];
+      own_[r] = own_[rows - 1];
+      slopes_[r] = slopes_[rows - 1];
+      m_[r] = m_[rows - 1];
+      d_[r] = d_[rows - 1];
+      for (size_t j = 0; j < dim_ * kPanel(); j += kPanel()) lane(r)[j] = lane(rows - 1)[j];
+    }
+    std::fill_n(sums_, std::min<size_t>(round_up(rows, kSumRows), kFlashRows) * padded_, 0.0F);
   }
 
-  // A query's elements go to its lane of the panel.
-  void pack(const RowTile& tile, size_t row, int64_t q, int64_t head) {
-    const size_t used = round_up(static_cast<size_t>(tile.rows), hn::Lanes(d));
-    if (row >= used) return;
-    const Stored* from = static_cast<const Stored*>(a_.q.data) +
-                         a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
-    float* to = queries_ + row / kPanel() * kPanel() * dim_ + row % kPanel();
-    for (size_t j = 0; j < dim_; ++j) to[j * kPanel()] = load_as<float>(from[j]);
+  // Where the elements of a row's query are, one a panel apart.
+  float* lane(size_t row) const {
+    return queries_ + row / kPanel() * kPanel() * dim_ + row % kPanel();
   }
-
-  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
   void load(const RowTile& tile, int64_t first, int64_t end) {
     block_.first = first;
@@ -123,10 +133,24 @@ class Flash {
       block_.k[i] = row_of(a_.k, tile, t, true, k_ + i * padded_);
       block_.v[i] = row_of(a_.v, tile, t, dim_ == padded_, v_ + i * padded_);
     }
-    for (size_t i = block_.keys; i < block_.keys + kKeyGroup; ++i) {
+    for (size_t i = block_.keys; i < block_.keys + kMostKeyGroup; ++i) {
       block_.k[i] = block_.k[block_.keys - 1];
     }
-    block_.finite = all_seen(0, static_cast<size_t>(tile.rows)) || all_finite();
+    const bool all_seen =
+        !a_.additive && !a_.boolean && in_range(0, static_cast<size_t>(tile.rows));
+    block_.finite = all_seen || all_finite();
+  }
+
+  // Asks for the next block while this one is worked on: groups of keys are read side by side, which no CPU takes
+  // for a stream.
+  void fetch(const RowTile& tile, int64_t first, int64_t end) const {
+    for (int64_t t = first; t < end; ++t) {
+      for (const Heads* operand : {&a_.k, &a_.v}) {
+        const auto* row = static_cast<const Stored*>(operand->data) +
+                          key_offset(a_, tile.sequence, *operand, tile.batch, tile.kv_head, t);
+        Fetch(row, 0, dim_ * sizeof(Stored));
+      }
+    }
   }
 
   // A key or value as floats: in place where it is them already, and needs no padding.
@@ -146,9 +170,8 @@ class Flash {
     return buffer;
   }
 
-  // Whether rows see the whole block: no mask says otherwise.
-  bool all_seen(size_t row, size_t rows) const {
-    if (a_.additive || a_.boolean) return false;
+  // Whether the block lies within the keys that all of some rows see.
+  bool in_range(size_t row, size_t rows) const {
     return std::all_of(live_ + row, live_ + row + rows, [this](const Keys& keys) {
       return keys.begin <= block_.first && block_.end() <= keys.end;
     });
@@ -173,7 +196,7 @@ class Flash {
     });
     if (!any) return;
     const PanelOptions options = options_of(tile, row, rows);
-    WithCount<kPanelVectors>((rows + hn::Lanes(d) - 1) / hn::Lanes(d),
+    WithCount<kPanelVectors>(lanes_of(rows) / hn::Lanes(d),
                              [&](auto vectors) HWY_ATTR { weigh<vectors()>(options, row); });
     if (!block_.finite) return add_seen_values(row, rows);
     AddAllValues(d, scores_, kPanel(), rows, block_.v, block_.keys, by_, sums_ + row * padded_,
@@ -183,7 +206,7 @@ class Flash {
   template <size_t Vectors>
   void weigh(const PanelOptions& options, size_t row) {
     const float* queries = queries_ + row * dim_;
-    for (size_t t = 0; t < block_.keys; t += kKeyGroup) {
+    for (size_t t = 0; t < block_.keys; t += kKeyGroup<Vectors>) {
       ScoreKeys<Vectors>(d, queries, kPanel(), block_.k + t, dim_, scores_ + t * kPanel());
     }
     V m[Vectors];
@@ -214,20 +237,17 @@ class Flash {
   PanelOptions options_of(const RowTile& tile, size_t row, size_t rows) {
     PanelOptions options{.scale = static_cast<float>(a_.scale),
                          .cap = static_cast<float>(a_.softcap)};
-    const auto keys = static_cast<int64_t>(block_.keys);
+    const size_t lanes = lanes_of(rows);
     if (a_.alibi) {
-      for (size_t r = 0; r < kPanel(); ++r) {
+      for (size_t r = 0; r < lanes; ++r) {
         own_here_[r] = static_cast<float>(own_[row + r] - block_.first);
       }
       options.slopes = slopes_ + row;
       options.own = own_here_;
     }
-    const bool ranged =
-        std::any_of(live_ + row, live_ + row + kPanel(), [this](const Keys& each) {
-          return each.begin > block_.first || each.end < block_.end();
-        });
-    if (ranged) {
-      for (size_t r = 0; r < kPanel(); ++r) {
+    if (!in_range(row, rows)) {
+      const auto keys = static_cast<int64_t>(block_.keys);
+      for (size_t r = 0; r < lanes; ++r) {
         const Keys& each = live_[row + r];
         begins_[r] = static_cast<float>(std::clamp<int64_t>(each.begin - block_.first, 0, keys));
         ends_[r] = static_cast<float>(std::clamp<int64_t>(each.end - block_.first, 0, keys));
@@ -255,9 +275,9 @@ class Flash {
 
   const AttentionArgs& a_;
   const RowTiles& tiles_;
-  const size_t dim_, padded_;
-  float* const queries_;  // panels, dim by dim
-  float* const sums_;     // rows
+  const size_t dim_, padded_;  // padded: to whole vectors
+  float* const queries_;       // panels, dim by dim
+  float* const sums_;          // rows
   float* const k_;
   float* const v_;
   float* const scores_;  // of a panel; then weights
@@ -279,8 +299,8 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
   using Vector = hn::Vec<decltype(d)>;
   const int64_t head = work.tiles.head(tile, row);
   const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
-  State<float> total = identity<float>();
-  for (int64_t i = 0; i < parts; ++i) total = merge(total, states[i]);
+  State<float> total = states[0];
+  for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
   Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
   const auto dim = static_cast<size_t>(a.dim);
   const size_t lanes = hn::Lanes(d);
@@ -307,16 +327,15 @@ void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* me
     const int64_t part = i % work.parts;
     flash.run(tile, work.keys_of(tile, part), part == 0);
     for (int64_t r = 0; r < tile.rows; ++r) {
-      const float* sums = flash.sums() + static_cast<size_t>(r) * padded;
+      const float* sums = flash.sums(r);
       const State<float> state = flash.state(r);
       if (work.parts == 1) {
-        with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-          Finish<Out>(a, work, tile, r, &state, sums, 1, 0);
-        });
+        with_type(a.o.dtype, [&]<class Out>(Type<Out>)
+                                 HWY_ATTR { Finish<Out>(a, work, tile, r, &state, sums, 1, 0); });
         continue;
       }
       *work.state(i / work.parts, r, part) = state;
-      std::copy_n(sums, padded, work.sums(i / work.parts, r, part));
+      std::copy_n(sums, static_cast<size_t>(a.dim), work.sums(i / work.parts, r, part));
     }
   }
   if (work.parts == 1) return;
