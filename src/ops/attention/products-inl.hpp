@@ -118,6 +118,30 @@ HWY_INLINE void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
   }
 }
 
+// The same for a single row, whose lanes run along the dim: rows of `padded` elements, with zeros past the last.
+// Scores of up to kRowGroup − 1 keys past the last are written, too.
+inline constexpr size_t kRowGroup = 8;
+
+template <class D>
+HWY_INLINE void ScoreRow(D d, const float* HWY_RESTRICT query,
+                         const float* const* HWY_RESTRICT keys, size_t count, size_t padded,
+                         float* HWY_RESTRICT scores) {
+  using V = hn::Vec<D>;
+  for (size_t t = 0; t < count; t += kRowGroup) {
+    V sum[kRowGroup];
+    for (V& each : sum) each = hn::Zero(d);
+    for (size_t j = 0; j < padded; j += hn::Lanes(d)) {
+      const V q = hn::LoadU(d, query + j);
+      for (size_t i = 0; i < kRowGroup; ++i) {
+        sum[i] = hn::MulAdd(q, hn::LoadU(d, keys[t + i] + j), sum[i]);
+      }
+    }
+    for (size_t i = 0; i < kRowGroup; ++i) {
+      scores[t + i] = hn::GetLane(hn::SumOfLanes(d, sum[i]));
+    }
+  }
+}
+
 // sums[r][·] = sums[r][·] · by[r] + Σ_t weights[t][r] · values[t][·], of `Rows` rows and `Vectors` vectors of
 // their sums, which begin at element `at` of the values. Rows of sums are `padded` apart.
 template <size_t Rows, size_t Vectors, class D>
