@@ -52,38 +52,50 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));
 }
 
+// One part of a tile's keys. Where it is all of them, o is finished; else its states and sums are left.
+template <class Stored>
+void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_t part,
+            Flash<Stored>& flash) {
+  const RowTile tile = work.tiles.at(index);
+  flash.run(tile, work.keys_of(tile, part), part == 0);
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const State<float> state = flash.state(r);
+    if (work.parts == 1) {
+      with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
+        Finish<Out>(a, work, tile, r, &state, flash.sums(r), 1, 0);
+      });
+      continue;
+    }
+    *work.state(index, r, part) = state;
+    std::copy_n(flash.sums(r), static_cast<size_t>(a.dim), work.sums(index, r, part));
+  }
+}
+
+void MergeParts(const AttentionArgs& a, const FlashWork& work, int64_t index) {
+  const RowTile tile = work.tiles.at(index);
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
+      Finish<Out>(a, work, tile, r, work.state(index, r, 0), work.sums(index, r, 0), work.parts,
+                  static_cast<size_t>(work.layout.padded));
+    });
+  }
+}
+
 template <class Stored>
 void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
   Flash<Stored> flash(a, work.tiles, work.layout,
                       memory + static_cast<size_t>(team.rank()) * work.layout.floats());
-  const auto padded = static_cast<size_t>(work.layout.padded);
   const int64_t items = work.tiles.count() * work.parts;
-  for (int64_t i = team.take(1); i < items; i = team.take(1)) {
-    const RowTile tile = work.tiles.at(i / work.parts);
-    const int64_t part = i % work.parts;
-    flash.run(tile, work.keys_of(tile, part), part == 0);
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const float* sums = flash.sums(r);
-      const State<float> state = flash.state(r);
-      if (work.parts == 1) {
-        with_type(a.o.dtype, [&]<class Out>(Type<Out>)
-                                 HWY_ATTR { Finish<Out>(a, work, tile, r, &state, sums, 1, 0); });
-        continue;
-      }
-      *work.state(i / work.parts, r, part) = state;
-      std::copy_n(sums, static_cast<size_t>(a.dim), work.sums(i / work.parts, r, part));
+  // Small enough to level the load, large enough that little ones do not wait for each other.
+  const int64_t block = std::clamp<int64_t>(items / (64 * team.size()), 1, 16);
+  for (int64_t first = team.take(block); first < items; first = team.take(block)) {
+    for (int64_t i = first; i < std::min(first + block, items); ++i) {
+      WorkOn(a, work, i / work.parts, i % work.parts, flash);
     }
   }
   if (work.parts == 1) return;
   team.barrier();
-  for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) {
-    const RowTile tile = work.tiles.at(i);
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-        Finish<Out>(a, work, tile, r, work.state(i, r, 0), work.sums(i, r, 0), work.parts, padded);
-      });
-    }
-  }
+  for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) MergeParts(a, work, i);
 }
 
 void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {

@@ -84,7 +84,7 @@ class Flash {
 
   static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-  // Lanes of a panel that its rows need: whole vectors.
+  // As many lanes as whole vectors have.
   static size_t lanes_of(size_t rows) { return round_up(rows, hn::Lanes(d)); }
 
   void begin(const RowTile& tile, Keys part, bool with_sinks) {
@@ -241,8 +241,8 @@ class Flash {
     ScoreRow(d, queries_, block_.k, block_.keys, padded_, scores_);
     make_row_logits(tile);
     const State<float> before{m_[0], d_[0]};
-    State<float> now = FoldTile(d, static_cast<const float*>(scores_), block_.keys, before, z_,
-                                [](size_t, auto) ONEPASS_INLINE {});
+    State<float> now = FoldTile(d, static_cast<const float*>(scores_), lanes_of(block_.keys),
+                                before, z_, [](size_t, auto) ONEPASS_INLINE {});
     if (now.d != now.d) {  // a NaN is the largest, before any +inf
       for (size_t t = 0; t < block_.keys; ++t)
         now.m = scores_[t] != scores_[t] ? scores_[t] : now.m;
@@ -265,6 +265,8 @@ class Flash {
       }
       hn::StoreU(z, d, scores_ + t);
     }
+    // Up to whole vectors, so that the fold has no rest.
+    std::fill(scores_ + block_.keys, scores_ + lanes_of(block_.keys), minus_infinity<float>());
     if (!a_.alibi && !a_.additive && !a_.boolean) return;
     const QueryMasks masks(a_, tile.sequence, tile.batch, tiles_.head(tile, 0), 0);
     for (size_t t = 0; t < block_.keys; ++t) {
