@@ -5,6 +5,7 @@
 #include "dispatch/choose.hpp"
 #include "onepass/attention.hpp"
 #include "ops/attention/check.hpp"
+#include "ops/attention/merge.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/machine_of.hpp"
@@ -68,6 +69,19 @@ Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTens
     }
   }
   return find_variant(Op::attention, plan.variant)->run(args, plan);
+}
+
+Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a, ConstTensor b,
+                       ConstTensor lse_b, Tensor o, Tensor lse) {
+  MergeArgs args;
+  if (Status status = check_merge(a, lse_a, b, lse_b, o, lse, args); !status.ok()) return status;
+  Machine machine{};
+  if (Status status = machine_of(context, machine); !status.ok()) return status;
+  if (context.device() == Device::cuda) {
+    return {Code::unsupported, "context: merge_attention runs on a CPU only, so far"};
+  }
+  merge_on_cpu(args, machine.threads);
+  return {};
 }
 
 }  // namespace onepass

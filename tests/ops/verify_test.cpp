@@ -74,6 +74,29 @@ TEST(VerifyChoosingTest, WhereListsAreTooShort) {
 
 TEST(VerifyChoosingTest, EveryFill) { verify_all(workload("test_topk_fills.txt"), true); }
 
+// Dealt out: one process would take the longest of all.
+class VerifyAttentionTest : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(VerifyAttentionTest, EveryLine) {
+  const std::vector<Case> all = workload("test_attention.txt");
+  std::vector<Case> mine;
+  for (std::size_t i = GetParam(); i < all.size(); i += kShares) mine.push_back(all[i]);
+  verify_all(mine, false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shares, VerifyAttentionTest, testing::Range<std::size_t>(0, kShares));
+
+TEST(VerifyAttentionFillsTest, EveryFill) {
+  Case c{.op = Op::attention};
+  for (const std::string_view text :
+       {"2x4x33x64 f32 keys=70 lse", "1x2x20x64 bf16 keys=70 causal lse",
+        "3x4x5x64 f16 kv_heads=2 page=16 keys=70 lengths lse",
+        "1x2x9x64 f32 keys=300 split=64 mask=additive lse"}) {
+    ASSERT_TRUE(parse_case(text, c).ok());
+    verify_all({c}, true);
+  }
+}
+
 struct Share {
   Op op;
   int index;

@@ -24,6 +24,7 @@ grep -qx "onepass_DIR:PATH=$prefix/.*" "$work/examples/CMakeCache.txt"
 "$cmake" --build "$work/examples"
 "$work/examples/softmax"
 "$work/examples/cross_entropy"
+"$work/examples/attention"
 
 echo "== pkg-config"
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name onepass.pc)")

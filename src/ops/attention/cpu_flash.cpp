@@ -15,12 +15,9 @@
 
 #include <string>
 
-#include "core/simd/inline.hpp"
 #include "core/simd/memory-inl.hpp"
+#include "ops/attention/flash-inl.hpp"
 #include "ops/attention/flash.hpp"
-#include "ops/attention/logit.hpp"
-#include "ops/attention/panel-inl.hpp"
-#include "ops/attention/products-inl.hpp"
 #include "ops/attention/variants.hpp"
 #include "runtime/workers.hpp"
 
@@ -30,246 +27,6 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A block of keys and values as rows of floats: where they lie, or where they were converted to.
-struct Block {
-  int64_t first = 0;
-  size_t keys = 0;
-  const float* k[kFlashKeys + kKeyGroup];  // a last group is filled up with its last key
-  const float* v[kFlashKeys];
-  bool finite = true;  // no value is NaN or inf; looked at only where some key is hidden
-
-  int64_t end() const { return first + static_cast<int64_t>(keys); }
-};
-
-template <class Stored>
-class Flash {
-  static constexpr hn::ScalableTag<float> d{};
-  using V = hn::Vec<hn::ScalableTag<float>>;
-
- public:
-  Flash(const AttentionArgs& args, const RowTiles& tiles, const FlashLayout& layout, float* memory)
-      : a_(args),
-        tiles_(tiles),
-        dim_(static_cast<size_t>(args.dim)),
-        padded_(static_cast<size_t>(layout.padded)),
-        queries_(memory),
-        sums_(queries_ + layout.queries()),
-        k_(sums_ + layout.sums()),
-        v_(k_ + layout.block()),
-        scores_(v_ + layout.block()),
-        additive_(scores_ + FlashLayout::kScores),
-        keep_(additive_ + FlashLayout::kScores),
-        z_(keep_ + FlashLayout::kScores) {}
-
-  // The rows of a tile against the keys of one part: `states` and `sums` are theirs then.
-  void run(const RowTile& tile, Keys part, bool with_sinks) {
-    begin(tile, part, with_sinks);
-    Keys seen{part.end, part.begin};
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const Keys& mine = live_[r];
-      if (mine.begin == mine.end) continue;
-      seen = {std::min(seen.begin, mine.begin), std::max(seen.end, mine.end)};
-    }
-    // Blocks begin at multiples, whoever shares the tile: a row's bits do not depend on it.
-    for (int64_t at = seen.begin / kFlashKeys * kFlashKeys; at < seen.end; at += kFlashKeys) {
-      const int64_t first = std::max(at, seen.begin);
-      load(tile, first, std::min(at + kFlashKeys, seen.end));
-      for (size_t p = 0; p < static_cast<size_t>(tile.rows); p += kPanel()) fold(tile, p);
-    }
-  }
-
-  const float* sums() const { return sums_; }
-  State<float> state(int64_t row) const { return {m_[row], d_[row]}; }
-
- private:
-  static size_t kPanel() { return kPanelVectors * hn::Lanes(d); }
-
-  void begin(const RowTile& tile, Keys part, bool with_sinks) {
-    for (int64_t r = 0; r < kFlashRows; ++r) {
-      // Lanes past the last row repeat it, so that they never stand in the way of a shortcut.
-      const int64_t row = std::min(r, tile.rows - 1);
-      const int64_t q = tiles_.query(tile, row);
-      const int64_t head = tiles_.head(tile, row);
-      const Keys keys = live_keys(a_, tile.sequence, q);
-      live_[r] = {std::max(keys.begin, part.begin), std::min(keys.end, part.end)};
-      if (live_[r].begin >= live_[r].end) live_[r] = {part.begin, part.begin};
-      own_[r] = own_key(tile.sequence, q);
-      slopes_[r] = slope_of(a_, tile.batch, head);
-      const State<float> state = with_sinks ? first_state(a_, head) : identity<float>();
-      m_[r] = state.m;
-      d_[r] = state.d;
-      pack(tile, static_cast<size_t>(r), q, head);
-    }
-    std::fill_n(sums_, static_cast<size_t>(tile.rows) * padded_, 0.0F);
-  }
-
-  // A query's elements go to its lane of the panel.
-  void pack(const RowTile& tile, size_t row, int64_t q, int64_t head) {
-    const size_t used = round_up(static_cast<size_t>(tile.rows), hn::Lanes(d));
-    if (row >= used) return;
-    const Stored* from = static_cast<const Stored*>(a_.q.data) +
-                         a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
-    float* to = queries_ + row / kPanel() * kPanel() * dim_ + row % kPanel();
-    for (size_t j = 0; j < dim_; ++j) to[j * kPanel()] = load_as<float>(from[j]);
-  }
-
-  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-  void load(const RowTile& tile, int64_t first, int64_t end) {
-    block_.first = first;
-    block_.keys = static_cast<size_t>(end - first);
-    for (size_t i = 0; i < block_.keys; ++i) {
-      const int64_t t = first + static_cast<int64_t>(i);
-      block_.k[i] = row_of(a_.k, tile, t, true, k_ + i * padded_);
-      block_.v[i] = row_of(a_.v, tile, t, dim_ == padded_, v_ + i * padded_);
-    }
-    for (size_t i = block_.keys; i < block_.keys + kKeyGroup; ++i) {
-      block_.k[i] = block_.k[block_.keys - 1];
-    }
-    block_.finite = all_seen(0, static_cast<size_t>(tile.rows)) || all_finite();
-  }
-
-  // A key or value as floats: in place where it is them already, and needs no padding.
-  const float* row_of(const Heads& operand, const RowTile& tile, int64_t t, bool may_stay,
-                      float* buffer) const {
-    const Stored* from = static_cast<const Stored*>(operand.data) +
-                         key_offset(a_, tile.sequence, operand, tile.batch, tile.kv_head, t);
-    if constexpr (std::is_same_v<Stored, float>) {
-      if (may_stay) return from;
-    }
-    const size_t lanes = hn::Lanes(d);
-    for (size_t j = 0; j < padded_; j += lanes) {
-      const V x = j + lanes <= dim_ ? LoadLanes(d, from + j)
-                                    : LoadTail(d, from + j, dim_ - std::min(j, dim_), 0.0F);
-      hn::StoreU(x, d, buffer + j);
-    }
-    return buffer;
-  }
-
-  // Whether rows see the whole block: no mask says otherwise.
-  bool all_seen(size_t row, size_t rows) const {
-    if (a_.additive || a_.boolean) return false;
-    return std::all_of(live_ + row, live_ + row + rows, [this](const Keys& keys) {
-      return keys.begin <= block_.first && block_.end() <= keys.end;
-    });
-  }
-
-  // 0 · x is 0 for what is finite, and NaN for what is not.
-  bool all_finite() const {
-    V sum = hn::Zero(d);
-    for (size_t i = 0; i < block_.keys; ++i) {
-      for (size_t j = 0; j < padded_; j += hn::Lanes(d)) {
-        sum = hn::MulAdd(hn::LoadU(d, block_.v[i] + j), hn::Zero(d), sum);
-      }
-    }
-    return hn::AllTrue(d, hn::Eq(sum, sum));
-  }
-
-  // The block into the rows of the panel that begins at one.
-  void fold(const RowTile& tile, size_t row) {
-    const size_t rows = std::min(kPanel(), static_cast<size_t>(tile.rows) - row);
-    const bool any = std::any_of(live_ + row, live_ + row + rows, [this](const Keys& keys) {
-      return keys.begin < block_.end() && block_.first < keys.end;
-    });
-    if (!any) return;
-    const PanelOptions options = options_of(tile, row, rows);
-    WithCount<kPanelVectors>((rows + hn::Lanes(d) - 1) / hn::Lanes(d),
-                             [&](auto vectors) HWY_ATTR { weigh<vectors()>(options, row); });
-    if (!block_.finite) return add_seen_values(row, rows);
-    AddAllValues(d, scores_, kPanel(), rows, block_.v, block_.keys, by_, sums_ + row * padded_,
-                 padded_);
-  }
-
-  template <size_t Vectors>
-  void weigh(const PanelOptions& options, size_t row) {
-    const float* queries = queries_ + row * dim_;
-    for (size_t t = 0; t < block_.keys; t += kKeyGroup) {
-      ScoreKeys<Vectors>(d, queries, kPanel(), block_.k + t, dim_, scores_ + t * kPanel());
-    }
-    V m[Vectors];
-    if (options.plain()) {
-      MakeLogits<true>(d, options, kPanel(), block_.keys, scores_, m);
-    } else {
-      MakeLogits<false>(d, options, kPanel(), block_.keys, scores_, m);
-    }
-    if (!block_.finite) std::copy_n(scores_, block_.keys * kPanel(), z_);
-    FoldPanel(d, kPanel(), block_.keys, m, scores_, m_ + row, d_ + row, by_);
-  }
-
-  // A value that is NaN or inf must not reach a row that does not see it, and 0 times it would be NaN.
-  void add_seen_values(size_t row, size_t rows) {
-    for (size_t r = 0; r < rows; ++r) {
-      float* sums = sums_ + (row + r) * padded_;
-      for (size_t j = 0; j < dim_; ++j) sums[j] *= by_[r];
-      for (size_t t = 0; t < block_.keys; ++t) {
-        if (z_[t * kPanel() + r] == minus_infinity<float>()) continue;
-        for (size_t j = 0; j < dim_; ++j) {
-          sums[j] += scores_[t * kPanel() + r] * block_.v[t][j];
-        }
-      }
-    }
-  }
-
-  // What options there are for a panel and the block, laid out as its scores are.
-  PanelOptions options_of(const RowTile& tile, size_t row, size_t rows) {
-    PanelOptions options{.scale = static_cast<float>(a_.scale),
-                         .cap = static_cast<float>(a_.softcap)};
-    const auto keys = static_cast<int64_t>(block_.keys);
-    if (a_.alibi) {
-      for (size_t r = 0; r < kPanel(); ++r) {
-        own_here_[r] = static_cast<float>(own_[row + r] - block_.first);
-      }
-      options.slopes = slopes_ + row;
-      options.own = own_here_;
-    }
-    const bool ranged = std::any_of(live_ + row, live_ + row + kPanel(), [this](const Keys& each) {
-      return each.begin > block_.first || each.end < block_.end();
-    });
-    if (ranged) {
-      for (size_t r = 0; r < kPanel(); ++r) {
-        const Keys& each = live_[row + r];
-        begins_[r] = static_cast<float>(std::clamp<int64_t>(each.begin - block_.first, 0, keys));
-        ends_[r] = static_cast<float>(std::clamp<int64_t>(each.end - block_.first, 0, keys));
-      }
-      options.begins = begins_;
-      options.ends = ends_;
-    }
-    if (!a_.additive && !a_.boolean) return options;
-    for (size_t r = 0; r < rows; ++r) mask_row(tile, row + r, r);
-    if (a_.additive) options.additive = additive_;
-    if (a_.boolean) options.keep = keep_;
-    return options;
-  }
-
-  void mask_row(const RowTile& tile, size_t row, size_t lane) {
-    const auto at = static_cast<int64_t>(row);
-    const QueryMasks masks(a_, tile.sequence, tile.batch, tiles_.head(tile, at),
-                           tiles_.query(tile, at));
-    for (size_t t = 0; t < block_.keys; ++t) {
-      const int64_t key = block_.first + static_cast<int64_t>(t);
-      if (a_.additive) additive_[t * kPanel() + lane] = masks.added(key);
-      if (a_.boolean) keep_[t * kPanel() + lane] = masks.hides(key) ? 0.0F : 1.0F;
-    }
-  }
-
-  const AttentionArgs& a_;
-  const RowTiles& tiles_;
-  const size_t dim_, padded_;
-  float* const queries_;  // panels, dim by dim
-  float* const sums_;     // rows
-  float* const k_;
-  float* const v_;
-  float* const scores_;  // of a panel; then weights
-  float* const additive_;
-  float* const keep_;
-  float* const z_;
-  Block block_;
-  Keys live_[kFlashRows];
-  int64_t own_[kFlashRows];
-  float m_[kFlashRows], d_[kFlashRows], slopes_[kFlashRows];
-  float by_[kFlashRows], own_here_[kFlashRows], begins_[kFlashRows], ends_[kFlashRows];
-};
-
 // Writes o and lse of a row from what its parts left: states, and sums a stride apart.
 template <class Out>
 void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
@@ -278,8 +35,8 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
   using Vector = hn::Vec<decltype(d)>;
   const int64_t head = work.tiles.head(tile, row);
   const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
-  State<float> total = identity<float>();
-  for (int64_t i = 0; i < parts; ++i) total = merge(total, states[i]);
+  State<float> total = states[0];
+  for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
   Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
   const auto dim = static_cast<size_t>(a.dim);
   const size_t lanes = hn::Lanes(d);
@@ -295,38 +52,50 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));
 }
 
+// One part of a tile's keys. Where it is all of them, o is finished; else its states and sums are left.
+template <class Stored>
+void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_t part,
+            Flash<Stored>& flash) {
+  const RowTile tile = work.tiles.at(index);
+  flash.run(tile, work.keys_of(tile, part), part == 0);
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const State<float> state = flash.state(r);
+    if (work.parts == 1) {
+      with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
+        Finish<Out>(a, work, tile, r, &state, flash.sums(r), 1, 0);
+      });
+      continue;
+    }
+    *work.state(index, r, part) = state;
+    std::copy_n(flash.sums(r), static_cast<size_t>(a.dim), work.sums(index, r, part));
+  }
+}
+
+void MergeParts(const AttentionArgs& a, const FlashWork& work, int64_t index) {
+  const RowTile tile = work.tiles.at(index);
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
+      Finish<Out>(a, work, tile, r, work.state(index, r, 0), work.sums(index, r, 0), work.parts,
+                  static_cast<size_t>(work.layout.padded));
+    });
+  }
+}
+
 template <class Stored>
 void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
   Flash<Stored> flash(a, work.tiles, work.layout,
                       memory + static_cast<size_t>(team.rank()) * work.layout.floats());
-  const auto padded = static_cast<size_t>(work.layout.padded);
   const int64_t items = work.tiles.count() * work.parts;
-  for (int64_t i = team.take(1); i < items; i = team.take(1)) {
-    const RowTile tile = work.tiles.at(i / work.parts);
-    const int64_t part = i % work.parts;
-    flash.run(tile, work.keys_of(tile, part), part == 0);
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      const float* sums = flash.sums() + static_cast<size_t>(r) * padded;
-      const State<float> state = flash.state(r);
-      if (work.parts == 1) {
-        with_type(a.o.dtype, [&]<class Out>(Type<Out>)
-                                 HWY_ATTR { Finish<Out>(a, work, tile, r, &state, sums, 1, 0); });
-        continue;
-      }
-      *work.state(i / work.parts, r, part) = state;
-      std::copy_n(sums, padded, work.sums(i / work.parts, r, part));
+  // Small enough to level the load, large enough that little ones do not wait for each other.
+  const int64_t block = std::clamp<int64_t>(items / (64 * team.size()), 1, 16);
+  for (int64_t first = team.take(block); first < items; first = team.take(block)) {
+    for (int64_t i = first; i < std::min(first + block, items); ++i) {
+      WorkOn(a, work, i / work.parts, i % work.parts, flash);
     }
   }
   if (work.parts == 1) return;
   team.barrier();
-  for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) {
-    const RowTile tile = work.tiles.at(i);
-    for (int64_t r = 0; r < tile.rows; ++r) {
-      with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-        Finish<Out>(a, work, tile, r, work.state(i, r, 0), work.sums(i, r, 0), work.parts, padded);
-      });
-    }
-  }
+  for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) MergeParts(a, work, i);
 }
 
 void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {

@@ -106,7 +106,8 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
     for (float& x : o[t]) x = 0;
   }
 
-  const gpu_attention::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
+  gpu_attention::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
+  if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
   if (keys.begin < keys.end) {
     load_queries<Stored, Shape::kDim>(q, rows, place.first_row, Shape::kRows, thread,
                                       Shape::kThreads, aligned);

@@ -22,9 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct PanelOptions {
   float scale = 1;
   float cap = 0;
-  const float* slopes = nullptr;    // with own: the key that a row stands at
+  const float* slopes = nullptr;  // with own: the key that a row stands at
   const float* own = nullptr;
-  const float* begins = nullptr;    // with ends: the keys that a row sees
+  const float* begins = nullptr;  // with ends: the keys that a row sees
   const float* ends = nullptr;
   const float* additive = nullptr;
   const float* keep = nullptr;
@@ -51,8 +51,8 @@ HWY_INLINE V Logit(D d, V score, const PanelOptions& o, float key, size_t row, s
   }
   if (o.additive != nullptr) z = hn::Add(z, hn::LoadU(d, o.additive + cell));
   if (o.begins != nullptr) {
-    const auto seen = hn::And(hn::Ge(t, hn::LoadU(d, o.begins + row)),
-                              hn::Lt(t, hn::LoadU(d, o.ends + row)));
+    const auto seen =
+        hn::And(hn::Ge(t, hn::LoadU(d, o.begins + row)), hn::Lt(t, hn::LoadU(d, o.ends + row)));
     z = hn::IfThenElse(seen, z, hidden);
   }
   if (o.keep != nullptr) {

@@ -14,6 +14,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "core/simd/inline.hpp"
@@ -22,16 +23,25 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of 32 registers 24 can accumulate, of 16 only 12.
+// Of 32 registers 24 accumulate at most, of 16 only 10 or so: what is loaded needs the others, and one accumulator
+// that does not fit waits for memory in every step.
 #if HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 inline constexpr size_t kPanelVectors = 4;
-inline constexpr size_t kSumVectors = 6;
+inline constexpr size_t kAccumulators = 24;
+inline constexpr size_t kSumRows = 8;  // rows whose sums are made together
 #else
 inline constexpr size_t kPanelVectors = 2;
-inline constexpr size_t kSumVectors = 3;
+inline constexpr size_t kAccumulators = 10;
+inline constexpr size_t kSumRows = 4;
 #endif
-inline constexpr size_t kKeyGroup = 6;  // keys whose scores are made together
-inline constexpr size_t kSumRows = 4;   // rows whose sums are
+
+// Keys whose scores are made together: of few rows more, so that enough accumulate.
+inline constexpr size_t kMostKeyGroup = 10;
+template <size_t Vectors>
+inline constexpr size_t kKeyGroup = 2 * Vectors <= kPanelVectors ? kMostKeyGroup : 5;
+
+template <size_t N>
+using Constant = std::integral_constant<size_t, N>;
 
 // Calls body with a count as a constant: n of 1 … Most.
 template <size_t Most, class Body>
@@ -39,10 +49,46 @@ HWY_INLINE void WithCount(size_t n, Body body) {
   if constexpr (Most > 1) {
     if (n < Most) return WithCount<Most - 1>(n, body);
   }
-  body(std::integral_constant<size_t, Most>());
+  body(Constant<Most>());
 }
 
-// scores[t][r] = Σ_j queries[j][r] · keys[t][j], of kKeyGroup keys and the rows of `Vectors` vectors; rows of
+// Four neighbours in memory, each of which is a factor of whole vectors. Arm multiplies by a lane, so that one load
+// brings all four; x86 loads and spreads one in a step.
+template <class D>
+class FourFactors {
+  using V = hn::Vec<D>;
+
+ public:
+#if HWY_TARGET == HWY_NEON
+  HWY_INLINE FourFactors(D d, const float* p) : four_(hn::LoadU(d, p)) {}
+  template <size_t Lane>
+  HWY_INLINE V at(D, Constant<Lane>) const {
+    return hn::Broadcast<static_cast<int>(Lane)>(four_);
+  }
+
+ private:
+  V four_;
+#else
+  HWY_INLINE FourFactors(D, const float* p) : p_(p) {}
+  template <size_t Lane>
+  HWY_INLINE V at(D d, Constant<Lane>) const {
+    return hn::Set(d, p_[Lane]);
+  }
+
+ private:
+  const float* p_;
+#endif
+};
+
+template <class Body>
+HWY_INLINE void ForFour(Body body) {
+  body(Constant<0>());
+  body(Constant<1>());
+  body(Constant<2>());
+  body(Constant<3>());
+}
+
+// scores[t][r] = Σ_j queries[j][r] · keys[t][j], of a group of keys and the rows of `Vectors` vectors; rows of
 // both are `panel` apart.
 template <size_t Vectors, class D>
 HWY_INLINE void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
@@ -50,23 +96,48 @@ HWY_INLINE void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
                           float* HWY_RESTRICT scores) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
-  const float* key[kKeyGroup];
-  V sum[kKeyGroup][Vectors];
-  for (size_t i = 0; i < kKeyGroup; ++i) {
+  constexpr size_t kKeys = kKeyGroup<Vectors>;
+  const float* key[kKeys];
+  V sum[kKeys][Vectors];
+  for (size_t i = 0; i < kKeys; ++i) {
     key[i] = keys[i];
-    for (size_t v = 0; v < Vectors; ++v) sum[i][v] = hn::Zero(d);
+    for (V& each : sum[i]) each = hn::Zero(d);
   }
   for (size_t j = 0; j < dim; ++j) {
     V q[Vectors];
     for (size_t v = 0; v < Vectors; ++v) q[v] = hn::LoadU(d, queries + j * panel + v * lanes);
-    for (size_t i = 0; i < kKeyGroup; ++i) {
+    for (size_t i = 0; i < kKeys; ++i) {
       const V k = hn::Set(d, key[i][j]);
       for (size_t v = 0; v < Vectors; ++v) sum[i][v] = hn::MulAdd(q[v], k, sum[i][v]);
     }
   }
-  for (size_t i = 0; i < kKeyGroup; ++i) {
+  for (size_t i = 0; i < kKeys; ++i) {
     for (size_t v = 0; v < Vectors; ++v) {
       hn::StoreU(sum[i][v], d, scores + i * panel + v * lanes);
+    }
+  }
+}
+
+// The same for a single row, whose lanes run along the dim: rows of `padded` elements, with zeros past the last.
+// Scores of up to kRowGroup − 1 keys past the last are written, too.
+inline constexpr size_t kRowGroup = 8;
+
+template <class D>
+HWY_INLINE void ScoreRow(D d, const float* HWY_RESTRICT query,
+                         const float* const* HWY_RESTRICT keys, size_t count, size_t padded,
+                         float* HWY_RESTRICT scores) {
+  using V = hn::Vec<D>;
+  for (size_t t = 0; t < count; t += kRowGroup) {
+    V sum[kRowGroup];
+    for (V& each : sum) each = hn::Zero(d);
+    for (size_t j = 0; j < padded; j += hn::Lanes(d)) {
+      const V q = hn::LoadU(d, query + j);
+      for (size_t i = 0; i < kRowGroup; ++i) {
+        sum[i] = hn::MulAdd(q, hn::LoadU(d, keys[t + i] + j), sum[i]);
+      }
+    }
+    for (size_t i = 0; i < kRowGroup; ++i) {
+      scores[t + i] = hn::GetLane(hn::SumOfLanes(d, sum[i]));
     }
   }
 }
@@ -89,9 +160,16 @@ HWY_INLINE void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
   for (size_t t = 0; t < keys; ++t) {
     V value[Vectors];
     for (size_t v = 0; v < Vectors; ++v) value[v] = hn::LoadU(d, values[t] + at + v * lanes);
-    for (size_t r = 0; r < Rows; ++r) {
-      const V weight = hn::Set(d, weights[t * panel + r]);
+    const auto add = [&](size_t r, V weight) ONEPASS_INLINE {
       for (size_t v = 0; v < Vectors; ++v) sum[r][v] = hn::MulAdd(value[v], weight, sum[r][v]);
+    };
+    if constexpr (Rows == 1) {
+      add(0, hn::Set(d, weights[t * panel]));
+    } else {
+      for (size_t r = 0; r < Rows; r += 4) {
+        const FourFactors<D> four(d, weights + t * panel + r);
+        ForFour([&](auto lane) ONEPASS_INLINE { add(r + lane(), four.at(d, lane)); });
+      }
     }
   }
   for (size_t r = 0; r < Rows; ++r) {
@@ -101,22 +179,38 @@ HWY_INLINE void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
   }
 }
 
-// The same for any number of rows and all of their elements.
+// The same for all elements of `Rows` rows.
+template <size_t Rows, class D>
+HWY_INLINE void AddToRows(D d, const float* weights, size_t panel, const float* const* values,
+                          size_t keys, const float* by, float* sums, size_t padded) {
+  constexpr size_t kMost = std::min<size_t>(8, kAccumulators / Rows);
+  const size_t lanes = hn::Lanes(d);
+  size_t left = padded / lanes;
+  for (size_t groups = (left + kMost - 1) / kMost; groups > 0; --groups) {
+    const size_t at = padded - left * lanes;
+    const size_t vectors = left / groups;  // as even as can be
+    WithCount<kMost>(vectors, [=](auto count) ONEPASS_INLINE {
+      AddValues<Rows, count()>(d, weights, panel, values, keys, at, by, sums, padded);
+    });
+    left -= vectors;
+  }
+}
+
+// The same for any number of rows. More than one are made to be a multiple of four: the last vector of a panel has
+// lanes enough, and the sums have rows.
 template <class D>
 HWY_INLINE void AddAllValues(D d, const float* weights, size_t panel, size_t rows,
                              const float* const* values, size_t keys, const float* by, float* sums,
                              size_t padded) {
-  const size_t vectors = padded / hn::Lanes(d);
-  for (size_t v = 0; v < vectors; v += kSumVectors) {
-    WithCount<kSumVectors>(std::min(kSumVectors, vectors - v), [=](auto count) ONEPASS_INLINE {
-      for (size_t r = 0; r < rows; r += kSumRows) {
-        WithCount<kSumRows>(std::min(kSumRows, rows - r), [=](auto few) ONEPASS_INLINE {
-          AddValues<few(), count()>(d, weights + r, panel, values, keys, v * hn::Lanes(d), by + r,
-                                    sums + r * padded, padded);
-        });
-      }
-    });
+  const auto add = [=](size_t r, auto few) ONEPASS_INLINE {
+    AddToRows<few()>(d, weights + r, panel, values, keys, by + r, sums + r * padded, padded);
+  };
+  size_t r = 0;
+  if (rows > 1 && hn::Lanes(d) >= 4) {
+    for (; r + 4 < rows; r += kSumRows) add(r, Constant<kSumRows>());
+    for (; r < rows; r += 4) add(r, Constant<4>());
   }
+  for (; r < rows; ++r) add(r, Constant<1>());
 }
 
 }  // namespace onepass::HWY_NAMESPACE

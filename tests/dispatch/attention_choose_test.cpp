@@ -1,0 +1,137 @@
+// What the dispatcher decides for attention, and how the CPU's work is cut.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "dispatch/choose.hpp"
+#include "ops/attention/flash.hpp"
+
+namespace onepass {
+namespace {
+
+Problem problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t queries,
+                std::int64_t keys) {
+  Problem p{.op = Op::attention, .rows = batch * heads * queries, .cols = keys};
+  p.attention = {.batch = batch,
+                 .heads = heads,
+                 .kv_heads = kv_heads,
+                 .queries = queries,
+                 .keys = keys,
+                 .dim = 64};
+  return p;
+}
+
+Machine with_threads(int threads) {
+  Machine m = known_machines()[0];
+  m.threads = threads;
+  return m;
+}
+
+TEST(AttentionChooseTest, ManyRowsKeepTheirKeysWhole) {
+  const Plan plan = choose(problem(1, 8, 8, 2048, 2048), with_threads(2));
+  EXPECT_EQ(plan.variant, "cpu_flash");
+  EXPECT_EQ(plan.threads, 2);
+  EXPECT_EQ(plan.split, 1);
+  EXPECT_EQ(plan.keys, 0);
+}
+
+TEST(AttentionChooseTest, FewRowsWithManyKeysAreCut) {
+  const Plan plan = choose(problem(1, 4, 1, 1, 65536), with_threads(8));
+  EXPECT_EQ(plan.split, 8);
+  EXPECT_EQ(plan.keys, 8192);
+  EXPECT_EQ(choose(problem(1, 4, 1, 1, 600), with_threads(8)).split, 1);  // too few to be worth it
+}
+
+TEST(AttentionChooseTest, APartIsAsLongAsAskedFor) {
+  Problem p = problem(4, 8, 8, 100, 1000);
+  p.attention.split = 300;
+  const Plan plan = choose(p, with_threads(2));
+  EXPECT_EQ(plan.keys, 300);
+  EXPECT_EQ(plan.split, 4);
+}
+
+TEST(AttentionChooseTest, BatchInvariantPartsDoNotLookAtTheBatch) {
+  std::set<std::int64_t> parts;
+  for (const std::int64_t batch : {1, 7, 300}) {
+    for (const int threads : {1, 2, 64}) {
+      Problem p = problem(batch, 8, 2, 1, 5000);
+      p.batch_invariant = true;
+      parts.insert(choose(p, with_threads(threads)).keys);
+    }
+  }
+  EXPECT_EQ(parts.size(), 1U);
+}
+
+TEST(AttentionChooseTest, EveryDecisionHasAReason) {
+  Reasons reasons;
+  choose(problem(1, 8, 8, 64, 64), with_threads(2), &reasons);
+  EXPECT_GE(reasons.size(), 3U);
+  Plan plan;
+  EXPECT_EQ(plan_variant("cpu_naive", problem(1, 8, 8, 64, 64), known_gpus()[0], plan).code(),
+            Code::unsupported);
+}
+
+AttentionArgs args_of(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
+                      std::int64_t queries, std::int64_t keys) {
+  AttentionArgs args;
+  args.batch = batch;
+  args.heads = heads;
+  args.kv_heads = kv_heads;
+  args.queries = queries;
+  args.keys = keys;
+  args.dim = 64;
+  return args;
+}
+
+TEST(RowTilesTest, EveryRowIsInOneTile) {
+  for (const std::int64_t queries : {0, 1, 7, 64, 65, 200}) {
+    const AttentionArgs args = args_of(3, 6, 2, queries, 10);
+    const RowTiles tiles(args, 64);
+    std::set<std::array<std::int64_t, 3>> seen;
+    for (std::int64_t i = 0; i < tiles.count(); ++i) {
+      const RowTile tile = tiles.at(i);
+      EXPECT_GT(tile.rows, 0);
+      for (std::int64_t r = 0; r < tile.rows; ++r) {
+        const std::int64_t head = tiles.head(tile, r);
+        EXPECT_EQ(head / 3, tile.kv_head);
+        EXPECT_TRUE(seen.insert({tile.batch, head, tiles.query(tile, r)}).second);
+      }
+    }
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(3 * 6 * queries));
+  }
+}
+
+TEST(RowTilesTest, SequencesOfDifferentLengthsHaveTheirOwn) {
+  const std::int32_t offsets[] = {0, 0, 70, 71, 71};
+  AttentionArgs args = args_of(4, 2, 2, 71, 10);
+  args.q_offsets = {offsets, DType::i32};
+  const RowTiles tiles(args, 64);
+  EXPECT_EQ(tiles.count(), 2 * 2 + 2);
+  EXPECT_EQ(tiles.at(0).batch, 1);
+  EXPECT_EQ(tiles.at(0).first, 64);  // the last rows first
+  EXPECT_EQ(tiles.at(1).rows, 64);
+  EXPECT_EQ(tiles.at(5).batch, 2);
+  EXPECT_EQ(tiles.at(5).sequence.q_first, 70);
+}
+
+TEST(FlashWorkTest, PartsCoverTheKeysOfEachSequence) {
+  const std::int64_t lengths[] = {0, 300, 129};
+  AttentionArgs args = args_of(3, 2, 1, 2, 400);
+  args.lengths = {lengths, DType::i64};
+  const FlashWork work(args, {.keys = 100});
+  EXPECT_EQ(work.parts, 3);  // by the longest that there is
+  EXPECT_EQ(work.rows, 4);
+  for (std::int64_t i = 0; i < work.tiles.count(); ++i) {
+    const RowTile tile = work.tiles.at(i);
+    std::int64_t at = 0;
+    for (std::int64_t part = 0; part < work.parts; ++part) {
+      const Keys keys = work.keys_of(tile, part);
+      EXPECT_EQ(keys.begin, at);
+      at = keys.end;
+    }
+    EXPECT_EQ(at, lengths[tile.batch]);
+  }
+}
+
+}  // namespace
+}  // namespace onepass
