@@ -78,7 +78,14 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
   Machine machine{};
   if (Status status = machine_of(context, machine); !status.ok()) return status;
   if (context.device() == Device::cuda) {
-    return {Code::unsupported, "context: merge_attention runs on a CPU only, so far"};
+    args.stream = context.stream();
+    for (const auto& [name, operand] :
+         {std::pair("a", &args.a), std::pair("lse_a", &args.lse_a), std::pair("b", &args.b),
+          std::pair("lse_b", &args.lse_b), std::pair("o", &args.o), std::pair("lse", &args.lse)}) {
+      if (!*operand) continue;
+      if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
+    }
+    return merge_on_gpu(args);
   }
   merge_on_cpu(args, machine.threads);
   return {};

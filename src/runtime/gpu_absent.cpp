@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/attention/merge.hpp"
 #include "runtime/gpu.hpp"
 
 namespace onepass::gpu {
@@ -40,3 +41,9 @@ void profiler_start() {}
 void profiler_stop() {}
 
 }  // namespace onepass::gpu
+
+namespace onepass {
+
+Status merge_on_gpu(const MergeArgs&) { return gpu::available(); }
+
+}  // namespace onepass

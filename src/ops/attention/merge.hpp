@@ -33,5 +33,6 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
                    Tensor lse, MergeArgs& args);
 
 void merge_on_cpu(const MergeArgs& args, int threads);
+Status merge_on_gpu(const MergeArgs& args);
 
 }  // namespace onepass
