@@ -56,8 +56,9 @@ struct Ring {
   __device__ static int stage(unsigned step) { return static_cast<int>(step % Stages); }
 
   // The writer's: once all readers have left the stage, so many bytes are on their way to it.
+  __device__ void wait_empty(unsigned step) { wait(empty[stage(step)], (step / Stages + 1) % 2); }
   __device__ Mbarrier& fill(unsigned step, int bytes) {
-    wait(empty[stage(step)], (step / Stages + 1) % 2);
+    wait_empty(step);
     arrive_and_expect(full[stage(step)], bytes);
     return full[stage(step)];
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dispatch/attention_gpu.hpp"
 #include "dispatch/say.hpp"
 #include "ops/attention/layout.hpp"
 #include "ops/row/layout.hpp"
@@ -90,10 +91,13 @@ Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
   std::string refusal = "no variant ships for this device yet";
   for (const Variant& v : variants(Op::attention)) {
     if (v.role != Role::ship || v.device != m.device()) continue;
-    if (std::string no = v.refuses(p, m); no.empty()) {
-      chosen = &v;
-    } else {
+    if (std::string no = v.refuses(p, m); !no.empty()) {
       refusal = std::string(v.name) + ": " + no;
+    } else if (v.name == "hopper" && !attention_gpu::hopper_fills(p, m)) {
+      say(reasons, "not hopper: ", attention_gpu::hopper_tiles(p.attention),
+          " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");
+    } else {
+      chosen = &v;
     }
   }
   if (chosen == nullptr) {

@@ -142,10 +142,40 @@ inline std::string refuse_decode(const Problem& p, const Machine& m) {
   return refuse_mma(p, m);
 }
 
-// The Hopper kernel's blocks stay, one an SM.
+// The tile of the Hopper kernel: warpgroups of 64 rows, and keys.
+struct HopperTile {
+  int groups, keys;
+
+  constexpr int rows() const { return 64 * groups; }
+  constexpr int threads() const { return 128 * (groups + 1); }
+  bool operator==(const HopperTile&) const = default;
+};
+
+// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit and tiles have many
+// keys; more keys a tile where a tile of queries has very many.
+constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut) {
+  if (dim == 64) return {(cut ? keys / 4 : keys) >= 1024 ? 3 : 2, 128};
+  if (dim == 128) return {2, keys >= 8192 ? 176 : 128};
+  return {2, 80};
+}
+
+constexpr HopperTile hopper_tile(const AttentionFacts& a) {
+  return hopper_tile(a.dim, a.keys, a.causal || a.window_left >= 0 || a.window_right >= 0);
+}
+
+constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
+  return a.batch * a.heads * ceil_div(a.queries, hopper_tile(a).rows());
+}
+
+// Its blocks stay, one an SM.
 inline Plan hopper(const Problem& p, const Machine& m) {
-  const int groups = p.attention.dim == 64 ? 3 : 2;
-  return {.threads = (groups + 1) * 128, .blocks = m.gpu.processors};
+  return {.threads = hopper_tile(p.attention).threads(),
+          .blocks = std::min<std::int64_t>(m.gpu.processors, hopper_tiles(p.attention))};
+}
+
+// Whether it is the quickest: where its tiles are few, keys in parts keep more of the GPU busy.
+inline bool hopper_fills(const Problem& p, const Machine& m) {
+  return 2 * hopper_tiles(p.attention) >= m.gpu.processors;
 }
 
 inline std::string refuse_hopper(const Problem& p, const Machine& m) {

@@ -55,17 +55,19 @@ ONEPASS_HD inline KeyTiles key_tiles(const Sight& sight, int first_query, int ro
           sight.end(first_query) / tile_keys};
 }
 
-// The tiles of queries of all heads, in pairs: the last of a head with its first, the one before it with its second.
-// Where a diagonal cuts the keys, a pair has as many as any other, so that blocks that take the same number of pairs
-// are done at the same time. Pairs of one head follow each other: blocks that run side by side read the same keys,
-// and L2 has them. A head with an odd number has one tile alone; that the blocks take turns at these, each round
-// begins with another block.
+// The tiles of queries of all heads. Those of one head follow each other: blocks that run side by side read the same
+// keys, and L2 has them. Where a diagonal cuts the keys, they come in pairs: the last of a head with its first, the
+// one before it with its second. Any pair has as many keys as any other, so that blocks that take the same number of
+// pairs are done at the same time. A head with an odd number has one tile alone; that the blocks take turns at these,
+// each round begins with another block.
 struct Schedule {
   int query_tiles = 0;
   int heads = 0;  // of all batches
+  bool paired = false;
 
-  ONEPASS_HD int pairs_of_head() const { return (query_tiles + 1) / 2; }
-  ONEPASS_HD int pairs() const { return heads * pairs_of_head(); }
+  // What a block takes at a time: a tile or a pair.
+  ONEPASS_HD int turns_of_head() const { return paired ? (query_tiles + 1) / 2 : query_tiles; }
+  ONEPASS_HD int turns() const { return heads * turns_of_head(); }
 };
 
 struct Work {
@@ -79,24 +81,41 @@ struct Work {
 class Walk {
  public:
   ONEPASS_HD Walk(const Schedule& schedule, int block, int blocks)
-      : schedule_(schedule), pair_(block), blocks_(blocks) {}
+      : schedule_(schedule), blocks_(blocks), own_(block) {
+    skip_missing();
+  }
 
-  ONEPASS_HD bool done() const { return pair_ >= schedule_.pairs(); }
+  ONEPASS_HD bool done() const { return round_ >= schedule_.turns(); }
 
   ONEPASS_HD Work work() const {
-    const int place = pair_ % schedule_.pairs_of_head();
-    return {pair_ / schedule_.pairs_of_head(), second_ ? place : schedule_.query_tiles - 1 - place};
+    const int turn = round_ + own_;
+    const int place = turn % schedule_.turns_of_head();
+    return {turn / schedule_.turns_of_head(), second_ ? place : schedule_.query_tiles - 1 - place};
   }
 
   ONEPASS_HD void advance() {
-    const bool alone = work().query_tile == pair_ % schedule_.pairs_of_head();
+    const int place = (round_ + own_) % schedule_.turns_of_head();
+    const bool alone = !schedule_.paired || 2 * place == schedule_.query_tiles - 1;
     second_ = !second_ && !alone;
-    if (!second_) pair_ += blocks_;
+    if (second_) return;
+    next_round();
+    skip_missing();
   }
 
  private:
+  ONEPASS_HD void next_round() {
+    round_ += blocks_;
+    own_ = own_ + 1 == blocks_ ? 0 : own_ + 1;
+  }
+  // The last round may have nothing for this block.
+  ONEPASS_HD void skip_missing() {
+    if (!done() && round_ + own_ >= schedule_.turns()) next_round();
+  }
+
   const Schedule& schedule_;
-  int pair_, blocks_;
+  int blocks_;
+  int round_ = 0;  // its first turn
+  int own_;        // the block's, from there
   bool second_ = false;
 };
 

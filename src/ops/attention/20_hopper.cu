@@ -8,6 +8,7 @@
 // Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
+#include "dispatch/attention_gpu.hpp"
 #include "ops/attention/hopper.cuh"
 #include "ops/attention/variants.hpp"
 #include "runtime/launch.hpp"
@@ -47,6 +48,7 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
   p.sight = sight_of(a, {0, a.queries, 0, a.keys});
   p.schedule = {.query_tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries),
                 .heads = static_cast<int>(a.batch * a.heads)};
+  p.schedule.paired = p.sight.after >= 0 && p.schedule.turns() > plan.blocks;
   p.heads = static_cast<int>(a.heads);
   p.sharing = static_cast<int>(a.heads / a.kv_heads);
   p.scale = static_cast<float>(a.scale);
@@ -69,19 +71,22 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
   if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), bytes); !status.ok()) {
     return status;
   }
-  const int blocks = std::min<int>(static_cast<int>(plan.blocks), p.schedule.pairs());
+  const int blocks = std::min<int>(static_cast<int>(plan.blocks), p.schedule.turns());
   kernel<<<blocks, Tile::kThreads, bytes, static_cast<cudaStream_t>(a.stream)>>>(p);
   return launch_status("hopper");
 }
 
 template <class Stored>
-Status launch_dim(const AttentionArgs& a, const Plan& plan) {
+Status launch_tile(const AttentionArgs& a, const Plan& plan) {
   const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
+  const attention_gpu::HopperTile tile = attention_gpu::hopper_tile(a.dim, a.keys, cut);
   switch (a.dim) {
-    case 64: return launch<Stored, Tile<64, 3, 128>>(a, plan);
+    case 64:
+      return tile.groups == 3 ? launch<Stored, Tile<64, 3, 128>>(a, plan)
+                              : launch<Stored, Tile<64, 2, 128>>(a, plan);
     case 128:
-      return cut ? launch<Stored, Tile<128, 2, 128>>(a, plan)
-                 : launch<Stored, Tile<128, 2, 176>>(a, plan);
+      return tile.keys == 176 ? launch<Stored, Tile<128, 2, 176>>(a, plan)
+                              : launch<Stored, Tile<128, 2, 128>>(a, plan);
     default: return launch<Stored, Tile<256, 2, 80>>(a, plan);
   }
 }
@@ -90,8 +95,8 @@ Status launch_dim(const AttentionArgs& a, const Plan& plan) {
 }  // namespace hopper
 
 Status gpu_hopper(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? hopper::launch_dim<BF16>(args, plan)
-                                     : hopper::launch_dim<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? hopper::launch_tile<BF16>(args, plan)
+                                     : hopper::launch_tile<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

@@ -84,14 +84,16 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
   const unsigned own_q =
       q + static_cast<unsigned>(thread / 32 * kTiles * 16 * mma::Swizzled<Shape::kDim>::kRowBytes);
   const int upper = place.first_row + thread / 32 * kTiles * 16 + thread % 32 / 4;
+  const Tokens<Stored> k_tokens(rows, a.k, 0);
+  const Tokens<Stored> v_tokens(rows, a.v, place.column);
   const auto load_k = [&](int tile) {
-    load_keys<Stored, Shape::kDim>(k, rows, a.k, tile * Shape::kKeys, Shape::kKeys, 0, thread,
-                                   Shape::kThreads, aligned);
+    load_keys<Stored, Shape::kDim, Shape::kKeys, Shape::kThreads>(k, k_tokens, tile * Shape::kKeys,
+                                                                  rows.sight.keys, a.dim, aligned);
     mma::commit();
   };
   const auto load_v = [&](int tile) {
-    load_keys<Stored, Shape::kColumns>(v, rows, a.v, tile * Shape::kKeys, Shape::kKeys,
-                                       place.column, thread, Shape::kThreads, aligned);
+    load_keys<Stored, Shape::kColumns, Shape::kKeys, Shape::kThreads>(
+        v, v_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim - place.column, aligned);
     mma::commit();
   };
 
@@ -109,8 +111,8 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
   gpu_attention::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
   if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
   if (keys.begin < keys.end) {
-    load_queries<Stored, Shape::kDim>(q, rows, place.first_row, Shape::kRows, thread,
-                                      Shape::kThreads, aligned);
+    load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,
+                                                                     aligned);
     load_k(keys.end - 1);
   }
 #pragma unroll 1

@@ -38,6 +38,16 @@ struct Tile {
                 65536 / kThreads / 8 * 8 * kThreads);
 };
 
+// A tile of queries and the keys that it sees.
+struct Job {
+  int batch, head;  // batch −1: there are no more
+  int first_query;
+  gpu_attention::KeyTiles keys;
+};
+
+// Known at a time: those with queries in shared memory, and the one before, whose sums may be under way.
+inline constexpr unsigned kJobs = 4;
+
 template <class Stored, class Tile>
 struct Shared {
   template <int Rows>
@@ -48,6 +58,19 @@ struct Shared {
   alignas(1024) Panels<Tile::kKeys> v[Tile::kStages];
   tma::Ring<Tile::kQueryStages> q_ring;
   tma::Ring<Tile::kStages> k_ring, v_ring;
+  Job jobs[kJobs];
+  Job kept[Tile::kGroups];  // a warpgroup's own, while jobs without keys go by
+
+  __device__ const Job& job(unsigned number) const { return jobs[number % kJobs]; }
+
+  // By the loader: what comes next, with so many bytes of queries.
+  __device__ Mbarrier& say(unsigned number, const Job& job, int bytes) {
+    const int stage = q_ring.stage(number);
+    q_ring.wait_empty(number);
+    jobs[number % kJobs] = job;
+    tma::arrive_and_expect(q_ring.full[stage], bytes);
+    return q_ring.full[stage];
+  }
 };
 
 struct Params {
@@ -61,21 +84,9 @@ struct Params {
   Heads o, lse, sinks;
 };
 
-// A tile of queries and the keys that it sees.
-template <class Tile>
-struct Job {
-  int head;  // of all batches
-  int first_query;
-  gpu_attention::KeyTiles keys;
-
-  __device__ Job(const Params& p, const gpu_attention::Work& work)
-      : head(work.head),
-        first_query(work.query_tile * Tile::kQueries),
-        keys(gpu_attention::key_tiles(p.sight, first_query, Tile::kQueries, Tile::kKeys)) {}
-};
-
-// All that a block reads, in the order in which it is computed with: keys from the last tile to the first, because
-// masks by place mostly cut the last.
+// All that a block reads, in the order in which it is computed with, and with each tile of queries what to do with
+// it: that costs divisions, which nobody waits for here. Keys go from the last tile to the first, because masks by
+// place mostly cut the last.
 template <class Stored, class Tile>
 __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
   const auto load = [](auto& panels, const CUtensorMap& map, int token, int head, int batch,
@@ -87,23 +98,29 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
   };
   unsigned jobs = 0, step = 0;
   for (gpu_attention::Walk walk(p.schedule, blockIdx.x, gridDim.x); !walk.done(); walk.advance()) {
-    const Job<Tile> job(p, walk.work());
-    if (job.keys.begin == job.keys.end) continue;
-    const int batch = job.head / p.heads;
-    const int head = job.head % p.heads;
-    const int kv_head = head / p.sharing;
+    const gpu_attention::Work work = walk.work();
+    Job job{work.head / p.heads, work.head % p.heads, work.query_tile * Tile::kQueries};
+    job.keys = gpu_attention::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
+    if (job.keys.begin == job.keys.end) {
+      shared.say(jobs++, job, 0);
+      continue;
+    }
+    const int kv_head = job.head / p.sharing;
     for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
       const int key = tile * Tile::kKeys;
       const int stage = shared.k_ring.stage(step);
-      load(shared.k[stage], p.k, key, kv_head, batch, shared.k_ring.fill(step, Tile::kKeyBytes));
+      load(shared.k[stage], p.k, key, kv_head, job.batch,
+           shared.k_ring.fill(step, Tile::kKeyBytes));
       if (tile == job.keys.end - 1) {
-        load(shared.q[shared.q_ring.stage(jobs)], p.q, job.first_query, head, batch,
-             shared.q_ring.fill(jobs, Tile::kQueryBytes));
+        load(shared.q[shared.q_ring.stage(jobs)], p.q, job.first_query, job.head, job.batch,
+             shared.say(jobs, job, Tile::kQueryBytes));
       }
-      load(shared.v[stage], p.v, key, kv_head, batch, shared.v_ring.fill(step, Tile::kKeyBytes));
+      load(shared.v[stage], p.v, key, kv_head, job.batch,
+           shared.v_ring.fill(step, Tile::kKeyBytes));
     }
     ++jobs;
   }
+  shared.say(jobs, {.batch = -1}, 0);
 }
 
 // Warpgroups take turns at the tensor cores: while one has its products issued, the next exponentiates. A barrier
@@ -152,56 +169,50 @@ class Consumer {
     Scores s;
     Sums o{};
     Weights weights{};  // before the first step there is nothing to sum
-    Owner owner{};
 
 #pragma unroll 1
-    for (gpu_attention::Walk walk(p_.schedule, blockIdx.x, gridDim.x); !walk.done();
-         walk.advance()) {
-      const Job<Tile> job(p_, walk.work());
+    for (;; ++jobs_) {
+      shared_.q_ring.wait_full(jobs_);
+      const Job& job = shared_.job(jobs_);
+      if (job.batch < 0) break;
       if (job.keys.begin == job.keys.end) {
         write_nothing(job);
         continue;
       }
-      shared_.q_ring.wait_full(jobs_);
-      int tile = job.keys.end - 1;
+      const gpu_attention::KeyTiles keys = job.keys;
+      int tile = keys.end - 1;
       issue(s, o, weights);
-      leave_scores(s, tile == job.keys.begin);
+      leave_scores(s, tile == keys.begin);
       const Online before = online;
       online = Online(unit);
       float by[2];
-      weigh(job, tile, online, s, by);
+      weigh(job, keys.whole(tile), tile, online, s, by);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
-      if (step_ > 0) finish(owner, before, o);
+      if (step_ > 0) finish(*owner_, before, o);
 #pragma unroll
       for (float& x : o) x = 0;
-      owner = {job.head, row(job)};
+      owner_ = &job;
       ++step_;
 #pragma unroll 1
-      for (--tile; tile >= job.keys.begin; --tile, ++step_) {
+      for (--tile; tile >= keys.begin; --tile, ++step_) {
         issue(s, o, weights);
-        leave_scores(s, tile == job.keys.begin);
-        weigh(job, tile, online, s, by);
+        leave_scores(s, tile == keys.begin);
+        weigh(job, keys.whole(tile), tile, online, s, by);
         leave_sums(o);
 #pragma unroll
         for (int i = 0; i < Tile::kDim / 2; ++i) o[i] *= by[i / 2 % 2];
         narrow_weights<Stored>(s, weights);
       }
-      ++jobs_;
     }
     if (step_ == 0) return;
     shared_.v_ring.wait_full(step_ - 1);
     issue_sums(o, weights);
     leave_sums(o);
-    finish(owner, online, o);
+    finish(*owner_, online, o);
   }
 
  private:
-  // Whose sums are under way.
-  struct Owner {
-    int head, row;
-  };
-
   // The scores of this step and the sums of the one before.
   __device__ void issue(Scores& s, Sums& o, const Weights& weights) const {
     shared_.k_ring.wait_full(step_);
@@ -227,7 +238,7 @@ class Consumer {
   }
 
   // The upper of this thread's two rows; the lower is 8 further.
-  __device__ int row(const Job<Tile>& job) const {
+  __device__ int row(const Job& job) const {
     return job.first_query + group_ * kRows + thread_ / 32 * 16 + thread_ % 32 / 4;
   }
 
@@ -261,7 +272,7 @@ class Consumer {
   }
 
   // Scores of a tile to weights.
-  __device__ void weigh(const Job<Tile>& job, int tile, Online& online, Scores& s,
+  __device__ void weigh(const Job& job, bool whole, int tile, Online& online, Scores& s,
                         float (&by)[2]) const {
     if (!p_.plain) {
       const Cap& cap = p_.cap;
@@ -273,7 +284,7 @@ class Consumer {
         for (float& x : s) x = cap.scaled(x);
       }
     }
-    if (!job.keys.whole(tile)) {
+    if (!whole) {
       const int upper = row(job);
       const Seen seen{{p_.sight.begin(upper), p_.sight.begin(upper + 8)},
                       {p_.sight.end(upper), p_.sight.end(upper + 8)}};
@@ -283,9 +294,10 @@ class Consumer {
   }
 
   // The sums of two rows to their place, as means.
-  __device__ void finish(const Owner& owner, const Online& online, const Sums& o) const {
-    const int batch = owner.head / p_.heads;
-    const int head = owner.head % p_.heads;
+  __device__ void finish(const Job& job, const Online& online, const Sums& o) const {
+    const int batch = job.batch;
+    const int head = job.head;
+    const int upper = row(job);
     const State<float> sink =
         p_.sinks ? leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0)))
                  : identity<float>();
@@ -294,7 +306,7 @@ class Consumer {
       const State<float> seen = online.row(r);
       const State<float> all = p_.sinks ? merge(seen, sink) : seen;
       const float by = factor(all, seen.m);
-      const int query = owner.row + 8 * r;
+      const int query = upper + 8 * r;
       unsigned words[Tile::kDim / 8];
 #pragma unroll
       for (int i = 0; i < Tile::kDim / 8; ++i) {
@@ -314,9 +326,14 @@ class Consumer {
   }
 
   // What sees no key: zeros, and the sink.
-  __device__ void write_nothing(const Job<Tile>& job) const {
+  __device__ void write_nothing(const Job& job) {
     const Sums zeros{};
-    finish({job.head, row(job)}, Online(kLog2E), zeros);
+    finish(job, Online(kLog2E), zeros);
+    Job& kept = shared_.kept[group_];
+    if (thread_ == 0 && step_ > 0 && owner_ != &kept) kept = *owner_;
+    owner_ = &kept;
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
+    if (thread_ == 0) shared_.q_ring.leave(jobs_);
   }
 
   __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {
@@ -333,8 +350,9 @@ class Consumer {
   Shared<Stored, Tile>& shared_;
   int group_, thread_;
   PingPong<Tile::kGroups> turns_;
-  unsigned step_ = 0;  // tiles of keys so far, and
-  unsigned jobs_ = 0;  // of queries
+  unsigned step_ = 0;           // tiles of keys so far, and
+  unsigned jobs_ = 0;           // of queries
+  const Job* owner_ = nullptr;  // whose sums are under way
 };
 
 }  // namespace onepass::ops::attention::hopper

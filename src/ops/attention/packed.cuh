@@ -3,6 +3,9 @@
 // The rows of a kv head are its queries, each with all the heads that share it: one read of the keys serves them all.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "core/mma.cuh"
 #include "dispatch/gpu_attention.hpp"
 #include "ops/attention/args.hpp"
@@ -68,52 +71,93 @@ __device__ inline void fetch16(unsigned to, const Stored* from, bool there, bool
                : "memory");
 }
 
+// How the threads of a block copy a tile of rows: some neighbours a row, 16 bytes each, the others further rows.
+template <int Columns, int Threads>
+struct CopyLanes {
+  static constexpr int kChunks = Columns / 8;
+  static constexpr int kLanes =
+      std::min<int>(std::bit_ceil(static_cast<unsigned>(kChunks)), Threads);
+  static constexpr int kRows = Threads / kLanes;  // at a time
+
+  // body(row, chunk) for each 16 bytes of so many rows that this thread copies.
+  template <int Rows, class Body>
+  __device__ static void each(Body&& body) {
+    const auto thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int first = 0; first < kChunks; first += kLanes) {
+      const int chunk = first + thread % kLanes;
+      if (chunk >= kChunks) continue;
+#pragma unroll 8
+      for (int row = thread / kLanes; row < Rows; row += kRows) body(row, chunk);
+    }
+  }
+};
+
 // Rows of q, zeros past the last.
-template <class Stored, int Columns>
-__device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first, int count,
-                                    int thread, int threads, bool aligned) {
+template <class Stored, int Columns, int Rows, int Threads>
+__device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
+                                    bool aligned) {
   const auto* q = static_cast<const Stored*>(rows.a.q.data);
-  for (int i = thread; i < count * (Columns / 8); i += threads) {
-    const int row = i / (Columns / 8);
-    const int chunk = i % (Columns / 8);
+  CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
     const bool there = first + row < rows.count() && 8 * chunk < rows.a.dim;
     const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(first + row),
                                                     rows.s.q_first + rows.query(first + row)) +
                                         8 * chunk
                                   : 0;
     fetch16(mma::Swizzled<Columns>::at(tile, row, chunk), q + at, there, aligned);
-  }
+  });
 }
 
-// Tokens of k or v from key `first` on, zeros past the last, and of their columns those from `column` on. A page that
-// is not there is NaN, where somebody asked to look.
-template <class Stored, int Columns>
-__device__ inline void load_keys(unsigned tile, const PackedRows& rows, const Heads& operand,
-                                 int first, int count, int column, int thread, int threads,
-                                 bool aligned) {
-  const auto* data = static_cast<const Stored*>(operand.data);
-  const Pages& pages = rows.a.pages;
-#pragma unroll 4
-  for (int i = thread; i < count * (Columns / 8); i += threads) {
-    const int row = i / (Columns / 8);
-    const int chunk = i % (Columns / 8);
-    const int key = first + row;
-    const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
-    bool there = key < rows.sight.keys && column + 8 * chunk < rows.a.dim;
-    if (there && pages.checked) {
-      const std::int32_t page = pages.table[rows.b * pages.stride + key / pages.size];
-      if (page < 0 || page >= pages.count) {
-        there = false;
-        asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0xFFFFFFFFU)
-                     : "memory");
-        continue;
-      }
+// The tokens of k or v that a kv head has, in one piece or in pages.
+template <class Stored>
+class Tokens {
+ public:
+  __device__ Tokens(const PackedRows& rows, const Heads& operand, int column)
+      : token_(operand.token) {
+    const Pages& pages = rows.a.pages;
+    const auto* data = static_cast<const Stored*>(operand.data);
+    if (pages) {
+      table_ = pages.table + rows.b * pages.stride;
+      page_ = operand.batch;
+      size_ = static_cast<unsigned>(pages.size);
+      most_ = pages.checked ? static_cast<unsigned>(pages.count) : 0xFFFFFFFFU;
+      first_ = data + rows.kv_head * operand.head + column;
+    } else {
+      first_ = data + operand.offset(rows.b, rows.kv_head, rows.s.k_first) + column;
     }
-    const std::int64_t at =
-        there ? key_offset(rows.a, rows.s, operand, rows.b, rows.kv_head, key) + column + 8 * chunk
-              : 0;
-    fetch16(to, data + at, there, aligned);
   }
+
+  // Null: its page is not there, and somebody asked to look.
+  __device__ const Stored* at(int key) const {
+    if (table_ == nullptr) return first_ + key * token_;
+    const auto page = static_cast<unsigned>(table_[static_cast<unsigned>(key) / size_]);
+    if (page >= most_) return nullptr;
+    return first_ + page * page_ + static_cast<unsigned>(key) % size_ * token_;
+  }
+
+ private:
+  const Stored* first_;
+  std::int64_t token_;
+  const std::int32_t* table_ = nullptr;
+  std::int64_t page_ = 0;
+  unsigned size_ = 1, most_ = 0;
+};
+
+// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. NaN where there is no page.
+template <class Stored, int Columns, int Keys, int Threads>
+__device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
+                                 int columns, bool aligned) {
+  CopyLanes<Columns, Threads>::template each<Keys>([&](int row, int chunk) {
+    const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
+    const bool there = first + row < end && 8 * chunk < columns;
+    const Stored* from = tokens.at(there ? first + row : 0);
+    if (there && from == nullptr) {
+      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0xFFFFFFFFU)
+                   : "memory");
+      return;
+    }
+    fetch16(to, from + 8 * chunk, there, aligned);
+  });
 }
 
 // Scores to logits, where they are not only scaled: one element at a time. `first` is the key of the first score.
