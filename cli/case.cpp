@@ -265,17 +265,15 @@ std::string to_string(const Case& c) {
   const auto flag = [&text](std::string_view word, bool on) {
     if (on) text += fmt::format(" {}", word);
   };
-  const auto per_row = [&](std::string_view key, double value, bool rows) {
-    const double usual = c.op == Op::attention && key == "scale" ? usual_scale(c) : 1.0;
+  const auto per_row = [&](std::string_view key, double value, bool rows, double usual) {
     rows ? flag(fmt::format("{}=row", key), true) : add(key, value, usual);
   };
   add("axis", c.axis, plain.axis);
-  if (c.op == Op::attention) {
-    add("keys", c.keys, c.shape[2]);
-    add("kv_heads", c.kv_heads, c.shape[1]);
-  }
-  per_row("scale", c.scale, c.scale_rows);
-  per_row("temperature", c.temperature, c.temperature_rows);
+  const bool attends = c.op == Op::attention;
+  add("keys", c.keys, attends ? c.shape[2] : plain.keys);
+  add("kv_heads", c.kv_heads, attends ? c.shape[1] : plain.kv_heads);
+  per_row("scale", c.scale, c.scale_rows, attends ? usual_scale(c) : 1.0);
+  per_row("temperature", c.temperature, c.temperature_rows, 1.0);
   add("softcap", c.softcap, plain.softcap);
   std::vector<std::string_view> masks;
   if (c.additive) masks.emplace_back("additive");

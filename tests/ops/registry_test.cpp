@@ -52,6 +52,17 @@ TEST(RegistryTest, AVariantIsListedUnderExactlyItsOps) {
   }
 }
 
+AttentionFacts some_attention(std::int64_t queries, std::int64_t keys, unsigned flags) {
+  AttentionFacts a{.batch = 2, .heads = 8, .kv_heads = 2, .queries = queries, .keys = keys};
+  a.dim = (flags & 1) != 0 ? 64 : 128;
+  a.aligned = (flags & 2) != 0;
+  a.causal = (flags & 4) != 0;
+  a.softcap = a.additive = a.boolean = a.alibi = a.sinks = (flags & 8) != 0;
+  a.lengths = a.q_offsets = (flags & 16) != 0;
+  a.page = (flags & 32) != 0 ? 16 : 0;
+  return a;
+}
+
 std::vector<Problem> any_problems(Op op) {
   std::vector<Problem> problems;
   constexpr std::array dtypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
@@ -71,6 +82,7 @@ std::vector<Problem> any_problems(Op op) {
                                 .whole_rows = (flags & 8) != 0,
                                 .wants_lse = (flags & 16) != 0,
                                 .in_place = (flags & 32) != 0});
+            if (op == Op::attention) problems.back().attention = some_attention(rows, cols, flags);
           }
         }
       }

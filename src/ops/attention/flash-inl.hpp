@@ -72,7 +72,7 @@ class Flash {
         fold_one(tile);
         continue;
       }
-      for (size_t p = 0; p < static_cast<size_t>(tile.rows); p += kPanel()) fold(tile, p);
+      for (size_t p = 0; p < static_cast<size_t>(tile.rows); p += panel_rows()) fold(tile, p);
     }
   }
 
@@ -80,7 +80,7 @@ class Flash {
   State<float> state(int64_t row) const { return {m_[row], d_[row]}; }
 
  private:
-  static size_t kPanel() { return kPanelVectors * hn::Lanes(d); }
+  static size_t panel_rows() { return kPanelVectors * hn::Lanes(d); }
 
   static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -103,29 +103,32 @@ class Flash {
       const Stored* from = static_cast<const Stored*>(a_.q.data) +
                            a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
       float* to = lane(r);
-      const size_t apart = one_ ? 1 : kPanel();
+      const size_t apart = one_ ? 1 : panel_rows();
       for (size_t j = 0; j < dim_; ++j) to[j * apart] = load_as<float>(from[j]);
     }
+    std::fill_n(sums_, std::min<size_t>(round_up(rows, kSumRows), kFlashRows) * padded_, 0.0F);
     if (one_) {
       std::fill(queries_ + dim_, queries_ + padded_, 0.0F);
-      std::fill_n(sums_, padded_, 0.0F);
-      return;
+    } else {
+      repeat_last(rows);
     }
-    // Lanes past the last row repeat it, so that they never stand in the way of a shortcut.
+  }
+
+  // Lanes past the last row repeat it, so that they never stand in the way of a shortcut.
+  void repeat_last(size_t rows) {
     for (size_t r = rows; r < lanes_of(rows); ++r) {
       live_[r] = live_[rows - 1];
       own_[r] = own_[rows - 1];
       slopes_[r] = slopes_[rows - 1];
       m_[r] = m_[rows - 1];
       d_[r] = d_[rows - 1];
-      for (size_t j = 0; j < dim_ * kPanel(); j += kPanel()) lane(r)[j] = lane(rows - 1)[j];
+      for (size_t j = 0; j < dim_ * panel_rows(); j += panel_rows()) lane(r)[j] = lane(rows - 1)[j];
     }
-    std::fill_n(sums_, std::min<size_t>(round_up(rows, kSumRows), kFlashRows) * padded_, 0.0F);
   }
 
   // Where the elements of a row's query are, one a panel apart; a single row's are neighbours.
   float* lane(size_t row) const {
-    return queries_ + row / kPanel() * kPanel() * dim_ + row % kPanel();
+    return queries_ + row / panel_rows() * panel_rows() * dim_ + row % panel_rows();
   }
 
   void load(const RowTile& tile, int64_t first, int64_t end) {
@@ -193,7 +196,7 @@ class Flash {
 
   // The block into the rows of the panel that begins at one.
   void fold(const RowTile& tile, size_t row) {
-    const size_t rows = std::min(kPanel(), static_cast<size_t>(tile.rows) - row);
+    const size_t rows = std::min(panel_rows(), static_cast<size_t>(tile.rows) - row);
     const bool any = std::any_of(live_ + row, live_ + row + rows, [this](const Keys& keys) {
       return keys.begin < block_.end() && block_.first < keys.end;
     });
@@ -201,8 +204,8 @@ class Flash {
     const PanelOptions options = options_of(tile, row, rows);
     WithCount<kPanelVectors>(lanes_of(rows) / hn::Lanes(d),
                              [&](auto vectors) HWY_ATTR { weigh<vectors()>(options, row); });
-    if (!block_.finite) return add_seen_values(row, rows, z_, scores_, kPanel());
-    AddAllValues(d, scores_, kPanel(), rows, block_.v, block_.keys, by_, sums_ + row * padded_,
+    if (!block_.finite) return add_seen_values(row, rows, z_, scores_, panel_rows());
+    AddAllValues(d, scores_, panel_rows(), rows, block_.v, block_.keys, by_, sums_ + row * padded_,
                  padded_);
   }
 
@@ -210,16 +213,16 @@ class Flash {
   void weigh(const PanelOptions& options, size_t row) {
     const float* queries = queries_ + row * dim_;
     for (size_t t = 0; t < block_.keys; t += kKeyGroup<Vectors>) {
-      ScoreKeys<Vectors>(d, queries, kPanel(), block_.k + t, dim_, scores_ + t * kPanel());
+      ScoreKeys<Vectors>(d, queries, panel_rows(), block_.k + t, dim_, scores_ + t * panel_rows());
     }
     V m[Vectors];
     if (options.plain()) {
-      MakeLogits<true>(d, options, kPanel(), block_.keys, scores_, m);
+      MakeLogits<true>(d, options, panel_rows(), block_.keys, scores_, m);
     } else {
-      MakeLogits<false>(d, options, kPanel(), block_.keys, scores_, m);
+      MakeLogits<false>(d, options, panel_rows(), block_.keys, scores_, m);
     }
-    if (!block_.finite) std::copy_n(scores_, block_.keys * kPanel(), z_);
-    FoldPanel(d, kPanel(), block_.keys, m, scores_, m_ + row, d_ + row, by_);
+    if (!block_.finite) std::copy_n(scores_, block_.keys * panel_rows(), z_);
+    FoldPanel(d, panel_rows(), block_.keys, m, scores_, m_ + row, d_ + row, by_);
   }
 
   // A value that is NaN or inf must not reach a row that does not see it, and 0 times it would be NaN.
@@ -312,8 +315,8 @@ class Flash {
                            tiles_.query(tile, at));
     for (size_t t = 0; t < block_.keys; ++t) {
       const int64_t key = block_.first + static_cast<int64_t>(t);
-      if (a_.additive) additive_[t * kPanel() + lane] = masks.added(key);
-      if (a_.boolean) keep_[t * kPanel() + lane] = masks.hides(key) ? 0.0F : 1.0F;
+      if (a_.additive) additive_[t * panel_rows() + lane] = masks.added(key);
+      if (a_.boolean) keep_[t * panel_rows() + lane] = masks.hides(key) ? 0.0F : 1.0F;
     }
   }
 
