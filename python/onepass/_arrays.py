@@ -1,0 +1,114 @@
+"""How the arrays of each library are read and made, where their types lack DLPack's C functions.
+
+The extension asks `kind_of` once a type. None of the libraries is imported here: whoever has an array has done so.
+"""
+
+import sys
+from typing import Any
+
+_VERSION = (1, 0)  # of DLPack: the first that tells what is read-only
+_CUDA = (2, 13)  # DLPack's device types: CUDA, CUDA managed
+_LEGACY_STREAM = 1  # DLPack's name of CUDA's default stream, which is 0 everywhere else
+
+_NAMES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+    "i32": "int32",
+    "i64": "int64",
+    "u8": "uint8",
+}
+
+
+class Kind:
+    """Arrays of a library that has Python's array API."""
+
+    tells_stream = False  # whether `stream` is the one that the library works on, so that order on it is enough
+
+    def export(self, array: Any) -> tuple[Any, bool]:
+        """A DLPack capsule, and whether it holds the bits of a bfloat16 as integers."""
+        arguments = {}
+        if array.__dlpack_device__()[0] in _CUDA:
+            arguments["stream"] = self.stream(array) or _LEGACY_STREAM
+        try:
+            return array.__dlpack__(max_version=_VERSION, **arguments), False
+        except TypeError:  # from before DLPack 1.0
+            return array.__dlpack__(**arguments), False
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        """A new array on the same device."""
+        namespace = like.__array_namespace__()
+        return namespace.empty(shape, dtype=getattr(namespace, _NAMES[dtype]), device=like.device)
+
+    def stream(self, like: Any) -> int:
+        """The current stream as a number; 0: CUDA's default stream."""
+        return 0
+
+
+class Numpy(Kind):
+    def export(self, array: Any) -> tuple[Any, bool]:
+        # ml_dtypes' bfloat16 is a type that NumPy does not know, and so does not export.
+        bits_of_bf16 = array.dtype.kind == "V" and array.dtype.name == "bfloat16"
+        if bits_of_bf16:
+            array = array.view("int16")
+        return array.__dlpack__(max_version=_VERSION), bits_of_bf16
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        numpy = sys.modules["numpy"]
+        if dtype != "bf16":
+            return numpy.empty(shape, _NAMES[dtype])
+        from ml_dtypes import bfloat16
+
+        return numpy.empty(shape, bfloat16)
+
+
+class Torch(Kind):
+    """Before 2.10; later ones have the C functions."""
+
+    tells_stream = True
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _NAMES[dtype]))
+
+    def stream(self, like: Any) -> int:
+        return sys.modules["torch"].cuda.current_stream(like.device).cuda_stream
+
+
+class Cupy(Kind):
+    tells_stream = True
+
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        with like.device:
+            return sys.modules["cupy"].empty(shape, _NAMES[dtype])
+
+    def stream(self, like: Any) -> int:
+        with like.device:
+            return sys.modules["cupy"].cuda.get_current_stream().ptr
+
+
+class Jax(Kind):
+    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
+        # Arrays are immutable, but nobody has this one yet. Where 64 bits are switched off it comes with 32.
+        return super().empty(like, shape, dtype).block_until_ready()
+
+
+_KINDS = {"numpy": Numpy(), "torch": Torch(), "cupy": Cupy(), "jax": Jax(), "jaxlib": Jax()}
+
+
+def kind_of(array_type: type) -> Kind:
+    """By the library that the type, or one that it is derived from, belongs to."""
+    for base in array_type.__mro__:
+        kind = _KINDS.get(base.__module__.partition(".")[0])
+        if kind is not None:
+            return kind
+    return Kind()
+
+
+def refuse_gradient(argument: str) -> None:
+    """Called for a tensor that requires grad: fine where gradients are switched off."""
+    if sys.modules["torch"].is_grad_enabled():
+        raise TypeError(
+            f"{argument}: requires grad, and the result would have none: "
+            "call the op of onepass.torch, or pass the detached tensor"
+        )

@@ -1,0 +1,151 @@
+#include "call.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <stdexcept>
+
+namespace onepass::python {
+namespace {
+
+std::atomic<int> chosen_threads = 0;
+thread_local Explanation* asked_for = nullptr;
+
+std::string text_of(const Array& array) {
+  return array.on_gpu() ? "cuda:" + std::to_string(array.device.id) : "the CPU";
+}
+
+bool same_device(const Array& a, const Array& b) {
+  return a.on_gpu() == b.on_gpu() && (!a.on_gpu() || a.device.id == b.device.id);
+}
+
+}  // namespace
+
+Extents Extents::of(const Tensor& t) {
+  Extents extents{.values = t.shape, .rank = static_cast<std::size_t>(t.rank)};
+  return extents;
+}
+
+Extents Extents::without(std::int64_t axis) const {
+  const auto count = static_cast<std::int64_t>(rank);
+  if (axis < 0) axis += count;
+  if (axis < 0 || axis >= count) return *this;
+  Extents rest{.values = values, .rank = rank - 1};
+  std::copy(values.begin() + axis + 1, values.begin() + count, rest.values.begin() + axis);
+  return rest;
+}
+
+Extents Extents::with_last(std::int64_t extent) const {
+  Extents changed = *this;
+  if (rank > 0) changed.values[rank - 1] = extent;
+  return changed;
+}
+
+Call::Call(std::string_view argument, nb::handle first, nb::handle out)
+    : first_name_(argument), kind_(Kind::of(first)), first_(read(argument, first)), out_(out) {
+  if (first_.view.rank > kMaxRank) {
+    raise_value(argument, std::to_string(first_.view.rank) + " dimensions, at most " +
+                              std::to_string(kMaxRank) + " are supported");
+  }
+}
+
+Array Call::read(std::string_view argument, nb::handle given) {
+  Array array = Kind::of(given).read(argument, given);
+  if (array.owner.is_valid()) kept_.push_back(array.owner);
+  return array;
+}
+
+ConstTensor Call::input(std::string_view argument, nb::handle given) {
+  if (given.is_none()) return {};
+  const Array array = read(argument, given);
+  if (!same_device(array, first_)) {
+    raise_value(argument, "is on " + text_of(array) + ", " + std::string(first_name_) + " is on " +
+                              text_of(first_));
+  }
+  return array.view;
+}
+
+// `out` is the first result, or a tuple with one entry a result.
+nb::handle Call::own_output(std::size_t index) const {
+  if (!nb::isinstance<nb::tuple>(out_)) return index == 0 ? out_ : nb::handle(Py_None);
+  const auto given = nb::borrow<nb::tuple>(out_);
+  return index < given.size() ? nb::handle(given[index]) : nb::handle(Py_None);
+}
+
+Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype) {
+  const nb::handle own = own_output(result_count_);
+  if (own.is_none()) {
+    Array made = kind_.empty(shape, dtype, first_.device);
+    results_[result_count_++] = std::move(made.owner);
+    return made.view;
+  }
+  Array given = read(argument, own);
+  if (given.read_only) raise_value(argument, "is read-only");
+  if (!same_device(given, first_)) {
+    raise_value(argument, "is on " + text_of(given) + ", " + std::string(first_name_) + " is on " +
+                              text_of(first_));
+  }
+  results_[result_count_++] = nb::borrow(own);
+  return given.view;
+}
+
+Context Call::context() const {
+  Context context =
+      first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)) : Context::cpu(num_threads());
+  return asked_for != nullptr ? context.explaining(*asked_for) : context;
+}
+
+nb::object Call::workspace(std::size_t bytes, Context& context) const {
+  const std::int64_t extent[] = {static_cast<std::int64_t>(bytes)};
+  Array memory = kind_.empty(extent, DType::u8, first_.device);
+  context = context.with_workspace(memory.view.data, bytes);
+  return std::move(memory.owner);
+}
+
+void Call::check_results() const {
+  if (nb::isinstance<nb::tuple>(out_) && nb::len(out_) > result_count_) {
+    raise_value("out", std::to_string(nb::len(out_)) + " arrays for " +
+                           std::to_string(result_count_) + " results");
+  }
+}
+
+nb::object Call::results() {
+  if (result_count_ == 1) return std::move(results_[0]);
+  nb::object all = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(result_count_)));
+  for (std::size_t i = 0; i < result_count_; ++i) {
+    PyTuple_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), results_[i].release().ptr());
+  }
+  return all;
+}
+
+void raise_unless_ok(const Status& status) {
+  switch (status.code()) {
+    case Code::ok: return;
+    case Code::invalid_argument: throw nb::value_error(status.message().c_str());
+    case Code::out_of_memory: throw std::bad_alloc();
+    case Code::unsupported:
+      PyErr_SetString(PyExc_NotImplementedError, status.message().c_str());
+      throw nb::python_error();
+    case Code::internal: break;
+  }
+  throw std::runtime_error(status.message());
+}
+
+void set_num_threads(int threads) {
+  if (threads < 0) raise_value("threads", std::to_string(threads) + " is negative");
+  chosen_threads = threads;
+}
+
+int num_threads() { return chosen_threads; }
+
+Explanation explain(nb::handle function, const nb::args& args, const nb::kwargs& kwargs) {
+  Explanation told;
+  struct Asking {
+    explicit Asking(Explanation& here) { asked_for = &here; }
+    ~Asking() { asked_for = nullptr; }
+  } const asking(told);
+  function(*args, **kwargs);
+  return told;
+}
+
+}  // namespace onepass::python
