@@ -24,6 +24,7 @@ _NAMES = {
 class Kind:
     """Arrays of a library that has Python's array API."""
 
+    immutable = False  # whether none may be written, whatever DLPack says
     tells_stream = False  # whether `stream` is the one that the library works on, so that order on it is enough
 
     def export(self, array: Any) -> tuple[Any, bool]:
@@ -88,9 +89,13 @@ class Cupy(Kind):
 
 
 class Jax(Kind):
+    immutable = True
+
     def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
-        # Arrays are immutable, but nobody has this one yet. Where 64 bits are switched off it comes with 32.
-        return super().empty(like, shape, dtype).block_until_ready()
+        # Nobody else has it yet, so the extension may fill it. Where 64 bits are switched off it has 32.
+        jax = sys.modules["jax"]
+        allowed = jax.dtypes.canonicalize_dtype(_NAMES[dtype])
+        return jax.numpy.empty(shape, allowed, device=like.device).block_until_ready()
 
 
 _KINDS = {"numpy": Numpy(), "torch": Torch(), "cupy": Cupy(), "jax": Jax(), "jaxlib": Jax()}

@@ -111,8 +111,10 @@ const Kind::Facts& Kind::facts_of(nb::handle array) {
   if (const auto found = known.find(type); found != known.end()) return found->second;
   const nb::handle object(reinterpret_cast<PyObject*>(type));
   object.inc_ref();  // its address must not become another type's
+  const nb::object python = arrays_module().attr("kind_of")(object);
   Facts facts{.exchange = usable_api(object),
-              .python = arrays_module().attr("kind_of")(object),
+              .python = python,
+              .immutable = nb::cast<bool>(python.attr("immutable")),
               .readable = nb::hasattr(object, "__dlpack__"),
               .differentiable = nb::hasattr(object, "requires_grad")};
   return known.emplace(type, std::move(facts)).first->second;
@@ -140,20 +142,23 @@ Array Kind::read(std::string_view argument, nb::handle array) const {
     raise_unreadable(argument, error);
   }
   nb::object capsule = exported[0];
-  Array read;
+  dlpack::Tensor tensor{};
+  bool read_only = facts_->immutable;
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
     const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
         PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
-    read = view_of(argument, managed->tensor);
-    read.read_only = (managed->flags & dlpack::kReadOnly) != 0;
+    tensor = managed->tensor;
+    read_only = read_only || (managed->flags & dlpack::kReadOnly) != 0;
   } else {
     const auto* managed =
         static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
     if (managed == nullptr) throw nb::python_error();
-    read = view_of(argument, managed->tensor);
+    tensor = managed->tensor;
   }
   const bool bits_of_bf16 = nb::cast<bool>(exported[1]);
-  if (bits_of_bf16) read.view.dtype = DType::bf16;
+  if (bits_of_bf16) tensor.dtype.code = dlpack::kBfloat;
+  Array read = view_of(argument, tensor);
+  read.read_only = read_only;
   read.owner = std::move(capsule);
   return read;
 }

@@ -48,6 +48,7 @@ class Kind {
   struct Facts {
     const dlpack::ExchangeApi* exchange;  // null: there is none
     nb::object python;                    // the Kind of _arrays.py, for where there is none
+    bool immutable;                       // no array of the kind may be written
     bool readable;                        // has __dlpack__
     bool differentiable;                  // has requires_grad
   };
