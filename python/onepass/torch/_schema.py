@@ -1,0 +1,105 @@
+"""What operators of PyTorch look like here: the arguments that they share, and how each one is made known.
+
+An operator's schema knows no "number or tensor" and no nested tuples, so what `onepass.softmax` takes as `scale`,
+`mask` or `window` is several arguments of the operator. `Logits` is that list, in the schema's order.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Logits(NamedTuple):
+    """The arguments that make the logits z of x."""
+
+    scale: float
+    scale_rows: Tensor | None
+    temperature: float
+    temperature_rows: Tensor | None
+    softcap: float
+    boolean: Tensor | None
+    additive: Tensor | None
+    lengths: Tensor | None
+    causal: bool
+    window_left: int
+    window_right: int
+
+    SCHEMA = (
+        "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
+        "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
+    )
+
+    @classmethod
+    def pack(cls, scale, temperature, softcap, mask, lengths, causal, window) -> "Logits":
+        """From what a user passes."""
+        parts = mask if isinstance(mask, tuple) else (mask,)
+        boolean = [part for part in parts if part is not None and not part.is_floating_point()]
+        additive = [part for part in parts if part is not None and part.is_floating_point()]
+        if len(boolean) > 1 or len(additive) > 1:
+            raise ValueError("mask: two parts of the same sort")
+        left, right = window or (-1, -1)
+        return cls(
+            *number_or_rows(scale, 1.0),
+            *number_or_rows(temperature, 1.0),
+            softcap,
+            boolean[0] if boolean else None,
+            additive[0] if additive else None,
+            lengths,
+            causal,
+            left,
+            right,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """As the functions of `onepass` take them."""
+        parts = tuple(part for part in (self.boolean, self.additive) if part is not None)
+        return {
+            "scale": either(self.scale, self.scale_rows),
+            "temperature": either(self.temperature, self.temperature_rows),
+            "softcap": self.softcap,
+            "mask": parts or None,
+            "lengths": self.lengths,
+            "causal": self.causal,
+            "window": (self.window_left, self.window_right),
+        }
+
+    def check_constant(self) -> None:
+        """None of them has a gradient; one that is asked for must not be left out in silence."""
+        for name, value in self._asdict().items():
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+
+    def tensors(self) -> list[Tensor | None]:
+        return [value if isinstance(value, Tensor) else None for value in self]
+
+    def with_tensors(self, tensors: list[Tensor | None]) -> "Logits":
+        """The same with its tensors replaced: autograd keeps them apart from the other arguments."""
+        return Logits(*(mine if new is None else new for mine, new in zip(self, tensors)))
+
+    def without_tensors(self) -> "Logits":
+        return Logits(*(None if isinstance(value, Tensor) else value for value in self))
+
+
+def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
+    """A number for all rows and none a row, or the other way round."""
+    return (otherwise, value) if isinstance(value, Tensor) else (value, None)
+
+
+def either(value: Any, rows: Tensor | None) -> Any:
+    """The inverse of number_or_rows."""
+    return value if rows is None else rows
+
+
+def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a function an operator `onepass::…` of the schema, and `fake` what it does to shapes and dtypes alone."""
+    name, parenthesis, rest = schema.partition("(")
+    torch.library.define(f"onepass::{name}", parenthesis + rest)
+
+    def register(function: Callable[..., Any]) -> Any:
+        torch.library.impl(f"onepass::{name}", ("cpu", "cuda"), function)
+        torch.library.register_fake(f"onepass::{name}", fake)
+        return getattr(torch.ops.onepass, name).default
+
+    return register
