@@ -33,8 +33,8 @@ std::string to_string(const Plan& plan);
 struct Explanation {
   Plan plan;
   std::vector<std::string> reasons;  // one sentence a decision, for people
-  double least_bytes = 0;            // each input element read once, each output element written once
-  double planned_bytes = 0;          // what the plan moves, re-reads included
+  double least_bytes = 0;    // each input element read once, each output element written once
+  double planned_bytes = 0;  // what the plan moves, re-reads included
 };
 
 }  // namespace onepass

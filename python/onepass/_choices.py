@@ -1,7 +1,7 @@
 """Ops that choose from the last dimension: the largest, a sample, the experts of a gate."""
 
 from onepass import _native
-from onepass._types import A, Array, DTypeLike, Integer, Mask, Number, Out, Window, documented
+from onepass._types import A, Array, DTypeLike, Integer, Mask, Number, Out, Results, Window, documented
 
 
 @documented
@@ -39,9 +39,7 @@ def topk(
         (array([3., 2.]), array([1, 2]))
     """
     logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax_topk(
-        x, k, "logit", sorted, logits, target, dtype, index_dtype, return_lse, out, variant
-    )
+    return _native.softmax_topk(x, k, "logit", sorted, logits, target, dtype, index_dtype, return_lse, out, variant)
 
 
 @documented
@@ -81,9 +79,7 @@ def softmax_topk(
         (array([0.25, 0.25]), array([0, 1]))
     """
     logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax_topk(
-        x, k, values, sorted, logits, target, dtype, index_dtype, return_lse, out, variant
-    )
+    return _native.softmax_topk(x, k, values, sorted, logits, target, dtype, index_dtype, return_lse, out, variant)
 
 
 @documented
@@ -107,7 +103,7 @@ def sample(
     return_valid: bool = False,
     out: Out = None,
     variant: str = "",
-) -> A | tuple[A, ...]:
+) -> Results:
     """A token of each row, drawn with the probabilities that the filters leave; −1 where there is none to draw.
 
     temperature: 0 takes the likeliest token.

@@ -1,7 +1,7 @@
 """Cross-entropy of class indices, its gradient, and both with one read of the logits."""
 
 from onepass import _native
-from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Window, documented
+from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, documented
 
 
 @documented
@@ -26,7 +26,7 @@ def cross_entropy(
     out: Out = None,
     variant: str = "",
     batch_invariant: bool = False,
-) -> A | tuple[A, A]:
+) -> Results:
     """The loss lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², s being the label smoothing.
 
     target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do not count.

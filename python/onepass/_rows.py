@@ -1,7 +1,7 @@
 """softmax, log_softmax and logsumexp along an axis, and the gradients of the first two."""
 
 from onepass import _native
-from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Window, documented
+from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, documented
 
 
 @documented
@@ -21,7 +21,7 @@ def softmax(
     out: Out = None,
     variant: str = "",
     batch_invariant: bool = False,
-) -> A | tuple[A, A]:
+) -> Results:
     """exp(z) / Σ exp(z) along an axis; with `return_lse` a pair of it and log Σ exp(z).
 
     A row that is hidden as a whole gives zeros, a NaN makes its own row NaN and no other.
@@ -56,7 +56,7 @@ def log_softmax(
     out: Out = None,
     variant: str = "",
     batch_invariant: bool = False,
-) -> A | tuple[A, A]:
+) -> Results:
     """z − log Σ exp(z) along an axis; with `return_lse` a pair of it and log Σ exp(z).
 
     {logits}

@@ -22,6 +22,7 @@ Mask: TypeAlias = SupportsDLPack | tuple[SupportsDLPack, SupportsDLPack] | None
 Window: TypeAlias = tuple[int, int] | None
 DTypeLike: TypeAlias = Any  # a dtype of any library's, or a name: "float16", "f16"
 Out: TypeAlias = Any  # an array, or a tuple with one (or None) a result
+Results: TypeAlias = Any  # an array like the first argument; a tuple of them where an option asks for more
 
 _LOGITS = """\
     The logits are z = softcap(x · scale) / temperature + mask, −inf where hidden:

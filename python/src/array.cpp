@@ -21,15 +21,16 @@ DType dtype_of(std::string_view argument, dlpack::DataType t) {
     DType dtype;
   };
   static constexpr Known known[] = {
-      {dlpack::kFloat, 32, DType::f32}, {dlpack::kFloat, 16, DType::f16},
+      {dlpack::kFloat, 32, DType::f32},   {dlpack::kFloat, 16, DType::f16},
       {dlpack::kBfloat, 16, DType::bf16}, {dlpack::kFloat, 64, DType::f64},
-      {dlpack::kInt, 64, DType::i64},   {dlpack::kInt, 32, DType::i32},
-      {dlpack::kBool, 8, DType::u8},    {dlpack::kUInt, 8, DType::u8}};
+      {dlpack::kInt, 64, DType::i64},     {dlpack::kInt, 32, DType::i32},
+      {dlpack::kBool, 8, DType::u8},      {dlpack::kUInt, 8, DType::u8}};
   for (const Known& k : known) {
     if (t.lanes == 1 && t.code == k.code && t.bits == k.bits) return k.dtype;
   }
-  raise_type(argument, "dtype " + text_of(t) + " is not one that onepass knows: float32, float16, "
-                       "bfloat16, float64, int32, int64, uint8 and bool are");
+  raise_type(argument, "dtype " + text_of(t) +
+                           " is not one that onepass knows: float32, float16, "
+                           "bfloat16, float64, int32, int64, uint8 and bool are");
 }
 
 dlpack::DataType dlpack_of(DType dtype) {
@@ -100,9 +101,7 @@ std::string name_of_type(nb::handle object) {
   return std::string(nb::str(object.type().attr("__name__")).c_str());
 }
 
-bool is_array(nb::handle object) {
-  return Kind::of(object).readable();
-}
+bool is_array(nb::handle object) { return Kind::of(object).readable(); }
 
 // One look a type: to find that something is not there costs an exception.
 const Kind::Facts& Kind::facts_of(nb::handle array) {
@@ -168,11 +167,11 @@ Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, dlpack::Devi
     nb::list extents;
     for (const std::int64_t extent : shape) extents.append(extent);
     const std::string_view name = onepass::name(dtype);
-    nb::object made = facts_->python.attr("empty")(like_, nb::tuple(extents),
-                                                   nb::str(name.data(), name.size()));
+    nb::object made =
+        facts_->python.attr("empty")(like_, nb::tuple(extents), nb::str(name.data(), name.size()));
     Array array = Kind::of(made).read("out", made);
     array.owner = std::move(made);  // with its own reference to the memory that was just looked at
-    array.read_only = false;        // nobody else has it yet, so even what is immutable may be filled
+    array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
     return array;
   }
   std::array<std::int64_t, kMaxRank> extents{};

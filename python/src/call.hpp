@@ -50,7 +50,8 @@ class Call {
 
   static constexpr std::size_t kMostResults = 5;
 
-  std::vector<nb::object> kept_;  // what arrays that were read have to outlive; before all that is read
+  std::vector<nb::object>
+      kept_;  // what arrays that were read have to outlive; before all that is read
   std::string_view first_name_;
   Kind kind_;
   Array first_;

@@ -80,8 +80,7 @@ nb::object gate(nb::handle scores, nb::handle k, nb::handle score, nb::handle bi
   options.scale = number("scale", scale);
   options.variant = text("variant", variant);
   const Extents few = Extents::of(call.first()).with_last(chosen(k, call.first()));
-  const Tensor weights =
-      call.output("weights", few, dtype("dtype", out_dtype, call.first().dtype));
+  const Tensor weights = call.output("weights", few, dtype("dtype", out_dtype, call.first().dtype));
   const Tensor experts = call.output("experts", few, index_dtype(indices_dtype));
   return call.run([&](const Context& context) {
     return onepass::gate(context, call.first(), weights, experts, options);

@@ -37,25 +37,23 @@ nb::object cross_entropy(nb::handle x, nb::handle target, const nb::tuple& packe
   CrossEntropyOptions options = read_options(call, packed);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
-  const Tensor loss =
-      call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
-  options.lse = call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options),
-                               sum_dtype(in));
+  const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
+  options.lse =
+      call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
   return call.run([&](const Context& context) {
     return onepass::cross_entropy(context, call.first(), classes, loss, options);
   });
 }
 
-nb::object cross_entropy_backward(nb::handle x, nb::handle target, nb::handle dloss,
-                                  nb::handle lse, const nb::tuple& packed, nb::handle out_dtype,
-                                  nb::handle out) {
+nb::object cross_entropy_backward(nb::handle x, nb::handle target, nb::handle dloss, nb::handle lse,
+                                  const nb::tuple& packed, nb::handle out_dtype, nb::handle out) {
   Call call("x", x, out);
   const CrossEntropyOptions options = read_options(call, packed);
   const ConstTensor classes = call.input("target", target);
   const ConstTensor gradient = call.input("dloss", dloss);
   const ConstTensor sums = call.input("lse", lse);
-  const Tensor dx = call.output("out", Extents::of(call.first()),
-                                dtype("dtype", out_dtype, call.first().dtype));
+  const Tensor dx =
+      call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
   return call.run([&](const Context& context) {
     return onepass::cross_entropy_backward(context, call.first(), classes, sums, gradient, dx,
                                            options);
@@ -69,11 +67,10 @@ nb::object cross_entropy_with_gradient(nb::handle x, nb::handle target, const nb
   CrossEntropyOptions options = read_options(call, packed);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
-  const Tensor loss =
-      call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
+  const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
   const Tensor dx = call.output("out", Extents::of(call.first()), in);
-  options.lse = call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options),
-                               sum_dtype(in));
+  options.lse =
+      call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
   return call.run([&](const Context& context) {
     return onepass::cross_entropy_with_gradient(context, call.first(), classes, loss, dx, options);
   });

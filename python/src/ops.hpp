@@ -17,7 +17,8 @@ template <class... Arguments>
 void define(nanobind::module_& module, const char* name,
             nanobind::object (*function)(Arguments...)) {
   const auto may_be_none = [](auto*) { return nanobind::arg().none(); };
-  module.def(name, function, may_be_none(static_cast<std::remove_reference_t<Arguments>*>(nullptr))...);
+  module.def(name, function,
+             may_be_none(static_cast<std::remove_reference_t<Arguments>*>(nullptr))...);
 }
 
 // What sums of rows are kept in: an lse, a log-probability.

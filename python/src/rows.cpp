@@ -24,8 +24,7 @@ nb::object forward(nb::handle x, nb::handle axis, const nb::tuple& logits, nb::h
   const Extents whole = Extents::of(call.first());
   const Extents rows = whole.without(options.axis);
   const DType in = call.first().dtype;
-  const Tensor y =
-      call.output("out", keeps_axis ? whole : rows, dtype("dtype", out_dtype, in));
+  const Tensor y = call.output("out", keeps_axis ? whole : rows, dtype("dtype", out_dtype, in));
   options.lse = call.output_if(flag("return_lse", return_lse), "lse", rows, sum_dtype(in));
   return call.run([&](const Context& context) { return op(context, call.first(), y, options); });
 }
@@ -42,8 +41,8 @@ nb::object backward(nb::handle y, nb::handle dy, nb::handle x, nb::handle axis,
   options.variant = text("variant", variant);
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const ConstTensor gradient = call.input("dy", dy);
-  const Tensor dx = call.output("out", Extents::of(call.first()),
-                                dtype("dtype", out_dtype, call.first().dtype));
+  const Tensor dx =
+      call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
   return call.run(
       [&](const Context& context) { return op(context, call.first(), gradient, dx, options); });
 }

@@ -60,9 +60,7 @@ def logsumexp(x, axis=-1, **options):
     return lse_of(logits(x, axis, **options))
 
 
-def cross_entropy(
-    x, target, axis=-1, ignore_index=-100, label_smoothing=0.0, z_loss=0.0, reduction="mean", **options
-):
+def cross_entropy(x, target, axis=-1, ignore_index=-100, label_smoothing=0.0, z_loss=0.0, reduction="mean", **options):
     z = logits(x, axis, **options)
     lse = lse_of(z)
     counts = target != ignore_index

@@ -62,9 +62,7 @@ def test_k_must_be_there(k):
 
 def test_greedy(library, random):
     x = random.normal(size=(6, 50)).astype(np.float32)
-    token, logprob, valid = onepass.sample(
-        library.array(x), temperature=0.0, return_logprob=True, return_valid=True
-    )
+    token, logprob, valid = onepass.sample(library.array(x), temperature=0.0, return_logprob=True, return_valid=True)
     np.testing.assert_array_equal(library.numpy(token), x.argmax(-1))
     np.testing.assert_allclose(library.numpy(logprob), x.max(-1) - reference.logsumexp(x), rtol=1e-5, atol=1e-6)
     assert library.numpy(valid).all()

@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import Logits, either, operator
+from onepass.torch._schema import LOGITS, Logits, either, operator
 
-_LOGITS = len(Logits._fields)
+_COUNT = len(Logits._fields)
 _DTYPES = "ScalarType? dtype, ScalarType index_dtype"
 
 # Of sample: one value for all rows, or a tensor with one a row.
@@ -28,11 +28,11 @@ def _like_sample(x: Tensor, *rest: Any) -> Tensor:
 
 
 @operator(
-    f"softmax_topk(Tensor x, SymInt k, str values, bool sorted, {Logits.SCHEMA}, {_DTYPES}) -> (Tensor, Tensor)",
+    f"softmax_topk(Tensor x, SymInt k, str values, bool sorted, {LOGITS}, {_DTYPES}) -> (Tensor, Tensor)",
     _like_topk,
 )
-def softmax_topk(x: Tensor, k: int, values: str, sorted: bool, *rest: Any) -> tuple[Tensor, Tensor]:
-    logits, (dtype, index_dtype) = Logits(*rest[:_LOGITS]), rest[_LOGITS:]
+def softmax_topk(x: Tensor, k: int, values: str, sorted: bool, *rest: Any) -> tuple[Tensor, ...]:
+    logits, (dtype, index_dtype) = Logits(*rest[:_COUNT]), rest[_COUNT:]
     return onepass.softmax_topk(
         x, k, values=values, sorted=sorted, dtype=dtype, index_dtype=index_dtype, **logits.options()
     )
@@ -41,14 +41,14 @@ def softmax_topk(x: Tensor, k: int, values: str, sorted: bool, *rest: Any) -> tu
 @operator(
     "sample(Tensor x, "
     + ", ".join(f"{kind} {name}, Tensor? {name}_rows" for name, kind in _FILTERS.items())
-    + f", {Logits.SCHEMA}, ScalarType index_dtype) -> Tensor",
+    + f", {LOGITS}, ScalarType index_dtype) -> Tensor",
     _like_sample,
 )
 def sample(x: Tensor, *rest: Any) -> Tensor:
     pairs = zip(_FILTERS, rest[0::2], rest[1::2])
     filters = {name: either(value, rows) for name, value, rows in pairs}
     rest = rest[2 * len(_FILTERS) :]
-    return onepass.sample(x, index_dtype=rest[-1], **filters, **Logits(*rest[:_LOGITS]).options())
+    return onepass.sample(x, index_dtype=rest[-1], **filters, **Logits(*rest[:_COUNT]).options())
 
 
 @operator(

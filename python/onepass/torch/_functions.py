@@ -75,7 +75,7 @@ def cross_entropy(
     window: _Window = None,
     dtype: torch.dtype | None = None,
     batch_invariant: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """The loss of class indices, with a gradient in x that reads x once.
 
     dim: the classes'; None: the second, or the only one, as in torch.nn.functional.cross_entropy.

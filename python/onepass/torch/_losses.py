@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import Logits, operator
+from onepass.torch._schema import LOGITS, Logits, operator
 
-_LOGITS = len(Logits._fields)
+_COUNT = len(Logits._fields)
 _TAIL = (
-    f"{Logits.SCHEMA}, SymInt ignore_index, float label_smoothing, float z_loss, str reduction, "
+    f"{LOGITS}, SymInt ignore_index, float label_smoothing, float z_loss, str reduction, "
     "ScalarType? dtype, bool batch_invariant"
 )
 
 
 def _options(rest: tuple[Any, ...]) -> dict[str, Any]:
     names = ("ignore_index", "label_smoothing", "z_loss", "reduction", "dtype", "batch_invariant")
-    return Logits(*rest[:_LOGITS]).options() | dict(zip(names, rest[_LOGITS:]))
+    return Logits(*rest[:_COUNT]).options() | dict(zip(names, rest[_COUNT:]))
 
 
 def _like_losses(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -50,13 +50,13 @@ def cross_entropy_backward(
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, target, dim, *rest = inputs
-    logits = Logits(*rest[:_LOGITS])
+    logits = Logits(*rest[:_COUNT])
     logits.check_constant()
     lse = output[1]
     ctx.mark_non_differentiable(lse)
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, target, lse, *logits.tensors())
-    ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_LOGITS:]
+    ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_COUNT:]
 
 
 def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:

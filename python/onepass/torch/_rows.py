@@ -7,21 +7,21 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import Logits, either, operator
+from onepass.torch._schema import LOGITS, Logits, either, operator
 
-_LOGITS = len(Logits._fields)
-_TAIL = f"{Logits.SCHEMA}, ScalarType? dtype, bool batch_invariant"
+_COUNT = len(Logits._fields)
+_TAIL = f"{LOGITS}, ScalarType? dtype, bool batch_invariant"
 
 
 def _like(x: Tensor, dim: int, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape, dtype=rest[_LOGITS] or x.dtype)
+    return x.new_empty(x.shape, dtype=rest[_COUNT] or x.dtype)
 
 
 def _like_rows(x: Tensor, dim: int, *rest: Any) -> Tensor:
     shape = list(x.shape)
     if shape:
         del shape[dim]
-    return x.new_empty(shape, dtype=rest[_LOGITS] or x.dtype)
+    return x.new_empty(shape, dtype=rest[_COUNT] or x.dtype)
 
 
 def _like_gradient(y: Tensor, dy: Tensor, x: Tensor | None, dim: int, *rest: Any) -> Tensor:
@@ -33,7 +33,7 @@ def _forward(name: str, fake: Callable[..., Tensor]) -> Any:
 
     @operator(f"{name}(Tensor x, int dim, {_TAIL}) -> Tensor", fake)
     def function(x: Tensor, dim: int, *rest: Any) -> Tensor:
-        logits, (dtype, batch_invariant) = Logits(*rest[:_LOGITS]), rest[_LOGITS:]
+        logits, (dtype, batch_invariant) = Logits(*rest[:_COUNT]), rest[_COUNT:]
         return op(x, dim, dtype=dtype, batch_invariant=batch_invariant, **logits.options())
 
     return function
@@ -44,7 +44,7 @@ def _backward(name: str) -> Any:
 
     @operator(f"{name}(Tensor y, Tensor dy, Tensor? x, int dim, {_TAIL}) -> Tensor", _like_gradient)
     def function(y: Tensor, dy: Tensor, x: Tensor | None, dim: int, *rest: Any) -> Tensor:
-        logits, (dtype, batch_invariant) = Logits(*rest[:_LOGITS]), rest[_LOGITS:]
+        logits, (dtype, batch_invariant) = Logits(*rest[:_COUNT]), rest[_COUNT:]
         return op(y, dy, dim, x=x, dtype=dtype, batch_invariant=batch_invariant, **logits.options())
 
     return function
@@ -59,7 +59,7 @@ log_softmax_backward = _backward("log_softmax_backward")
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, dim, *rest = inputs
-    logits = Logits(*rest[:_LOGITS])
+    logits = Logits(*rest[:_COUNT])
     logits.check_constant()
     # x is read again only for what a softcap did to it, and where y is not of its shape.
     keeps_x = logits.softcap > 0 or output.dim() != x.dim()
@@ -73,7 +73,7 @@ def _recall(ctx: Any) -> tuple[Tensor | None, Tensor, Logits]:
 
 
 def _gradients(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
-    return (dx,) + (None,) * (_LOGITS + 3)
+    return (dx,) + (None,) * (_COUNT + 3)
 
 
 def _differentiate(forward: Any, backward: Any) -> None:

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+LOGITS = (
+    "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
+    "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
+)
+
 
 class Logits(NamedTuple):
     """The arguments that make the logits z of x."""
@@ -25,11 +30,6 @@ class Logits(NamedTuple):
     causal: bool
     window_left: int
     window_right: int
-
-    SCHEMA = (
-        "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
-        "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
-    )
 
     @classmethod
     def pack(cls, scale, temperature, softcap, mask, lengths, causal, window) -> "Logits":
@@ -76,10 +76,10 @@ class Logits(NamedTuple):
 
     def with_tensors(self, tensors: list[Tensor | None]) -> "Logits":
         """The same with its tensors replaced: autograd keeps them apart from the other arguments."""
-        return Logits(*(mine if new is None else new for mine, new in zip(self, tensors)))
+        return Logits._make(mine if new is None else new for mine, new in zip(self, tensors))
 
     def without_tensors(self) -> "Logits":
-        return Logits(*(None if isinstance(value, Tensor) else value for value in self))
+        return Logits._make(None if isinstance(value, Tensor) else value for value in self)
 
 
 def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
