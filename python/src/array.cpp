@@ -41,9 +41,8 @@ dlpack::DataType dlpack_of(DType dtype) {
 }
 
 Array view_of(std::string_view argument, const dlpack::Tensor& t) {
-  const bool known_device = t.device.type == dlpack::kCpu || t.device.type == dlpack::kCudaHost ||
-                            t.device.type == dlpack::kCuda || t.device.type == dlpack::kCudaManaged;
-  if (!known_device) {
+  const bool on_gpu = t.device.type == dlpack::kCuda || t.device.type == dlpack::kCudaManaged;
+  if (!on_gpu && t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost) {
     raise_value(argument, "is on a device that is neither a CPU nor a CUDA GPU (DLPack's type " +
                               std::to_string(t.device.type) + ")");
   }
@@ -53,7 +52,7 @@ Array view_of(std::string_view argument, const dlpack::Tensor& t) {
   Array array;
   array.view = Tensor(static_cast<std::byte*>(t.data) + t.byte_offset, dtype_of(argument, t.dtype),
                       std::span<const std::int64_t>(t.shape, rank), strides);
-  array.device = t.device;
+  array.device = on_gpu ? dlpack::Device{dlpack::kCuda, t.device.id} : dlpack::Device{};
   return array;
 }
 
@@ -83,6 +82,7 @@ void throw_if(int failed) {
 void check_gradient(std::string_view argument, nb::handle array) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   const nb::object wanted = nb::steal(PyObject_GetAttr(array.ptr(), name));
+  if (!wanted.is_valid()) throw nb::python_error();
   if (wanted.ptr() != Py_True) return;
   arrays_module().attr("refuse_gradient")(nb::str(argument.data(), argument.size()));
 }

@@ -21,13 +21,12 @@ std::string name_of_type(nb::handle object);
 // An array, looked at for the length of a call.
 struct Array {
   Tensor view;
-  dlpack::Device device;
+  dlpack::Device
+      device;  // kCpu or kCuda: memory that both can reach counts as the one it is nearer to
   bool read_only = false;
   nb::object owner;  // what has to live as long as this; absent: the caller's own argument
 
-  bool on_gpu() const {
-    return device.type == dlpack::kCuda || device.type == dlpack::kCudaManaged;
-  }
+  bool on_gpu() const { return device.type == dlpack::kCuda; }
 };
 
 // NumPy, PyTorch, CuPy, JAX, …: how to read their arrays and make more of them. Types that have DLPack's C functions
