@@ -29,13 +29,15 @@ class Kind:
 
     def export(self, array: Any) -> tuple[Any, bool]:
         """A DLPack capsule, and whether it holds the bits of a bfloat16 as integers."""
-        arguments = {}
-        if array.__dlpack_device__()[0] in _CUDA:
-            arguments["stream"] = self.stream(array) or _LEGACY_STREAM
+        on_gpu = array.__dlpack_device__()[0] in _CUDA
+        arguments = {"stream": self.stream(array) or _LEGACY_STREAM} if on_gpu else {}
+        return self._capsule(array, **arguments), False
+
+    def _capsule(self, array: Any, **arguments: Any) -> Any:
         try:
-            return array.__dlpack__(max_version=_VERSION, **arguments), False
+            return array.__dlpack__(max_version=_VERSION, **arguments)
         except TypeError:  # from before DLPack 1.0
-            return array.__dlpack__(**arguments), False
+            return array.__dlpack__(**arguments)
 
     def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         """A new array on the same device."""
@@ -53,7 +55,7 @@ class Numpy(Kind):
         bits_of_bf16 = array.dtype.kind == "V" and array.dtype.name == "bfloat16"
         if bits_of_bf16:
             array = array.view("int16")
-        return array.__dlpack__(max_version=_VERSION), bits_of_bf16
+        return self._capsule(array), bits_of_bf16
 
     def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
         numpy = sys.modules["numpy"]

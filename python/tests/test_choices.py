@@ -11,6 +11,10 @@ import onepass
 @pytest.mark.parametrize("k", [1, 3, 17])
 def test_topk(k, library, dtype, random):
     x = library.array(random.normal(size=(2, 4, 17)), dtype)
+    if library.device == "cuda" and dtype == "float64":
+        with pytest.raises(NotImplementedError, match="it takes f32, f16 and bf16"):
+            onepass.topk(x, k)
+        return
     values, indices = onepass.topk(x, k)
     expected, places = reference.topk(library.numpy(x), k)
     np.testing.assert_array_equal(library.numpy(indices), places)

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference
-from conftest import TOLERANCE
+from conftest import TOLERANCE, dtypes_of
 
 import onepass
 
@@ -58,7 +58,7 @@ def test_agrees_with_numpy(op, options, library, dtype, random):
 def test_any_axis(op, axis, library, random):
     x = random.normal(size=(4, 3, 5)).astype(np.float32)
     y = library.numpy(getattr(onepass, op)(library.array(x), axis))
-    np.testing.assert_allclose(y, getattr(reference, op)(x, axis), rtol=2e-6, atol=2e-6)
+    np.testing.assert_allclose(y, getattr(reference, op)(x, axis), rtol=5e-6, atol=5e-6)
 
 
 @pytest.mark.parametrize("op", ["softmax", "log_softmax"])
@@ -66,19 +66,19 @@ def test_lse_comes_along(op, library, dtype, random):
     x = library.array(random.normal(size=(4, 9)), dtype)
     y, lse = getattr(onepass, op)(x, 0, return_lse=True)
     assert library.dtype(lse) == ("float64" if dtype == "float64" else "float32")
-    np.testing.assert_allclose(library.numpy(lse), reference.logsumexp(library.numpy(x), 0), rtol=2e-6)
+    np.testing.assert_allclose(library.numpy(lse), reference.logsumexp(library.numpy(x), 0), rtol=5e-6)
     np.testing.assert_allclose(library.numpy(y), library.numpy(getattr(onepass, op)(x, 0)), rtol=2e-2)
 
 
 @pytest.mark.parametrize("out_dtype", ["float32", "float16", "f64", "bf16"])
 def test_another_dtype(out_dtype, library, random):
-    if library.name in ("jax", "cupy") and out_dtype in ("f64", "bf16"):
+    name = {"f64": "float64", "bf16": "bfloat16"}.get(out_dtype, out_dtype)
+    if name not in dtypes_of(library):
         pytest.skip("not a dtype of this library here")
     x = random.normal(size=(4, 9)).astype(np.float32)
     y = onepass.softmax(library.array(x), dtype=out_dtype)
-    name = {"f64": "float64", "bf16": "bfloat16"}.get(out_dtype, out_dtype)
     assert library.dtype(y) == name
-    np.testing.assert_allclose(library.numpy(y), reference.softmax(x), atol=max(TOLERANCE[name], 2e-6))
+    np.testing.assert_allclose(library.numpy(y), reference.softmax(x), atol=max(TOLERANCE[name], 5e-6))
 
 
 def test_a_dtype_may_be_the_librarys_own():
