@@ -15,7 +15,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify \
-  gpu-verify gpu-sanitize gpu-bench python python-test install format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
   readme walk clean
 
 help: ## this list
@@ -100,6 +100,9 @@ python: setup ## the Python package, built and installed in a virtual environmen
 
 python-test: setup ## its tests there (TORCH=1: with PyTorch even where its wheel brings CUDA along; ARGS=...)
 	JOBS=$(JOBS) scripts/python.sh test $(ARGS)
+
+python-check: setup ## ruff and mypy on the Python files, changing nothing
+	scripts/python.sh check
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

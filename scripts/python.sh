@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The Python package in a virtual environment of its own, build/python/venv.
+#   scripts/python.sh check                 ruff and mypy on the Python files
 #   scripts/python.sh install               builds and installs it
 #   scripts/python.sh test [--if-possible]  and what its tests need; then pytest, with all further arguments.
 #     --if-possible: where Python's headers or packages cannot be had, one line says so, and all is well.
@@ -8,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 chore="${1-}"
-[[ "$chore" == install || "$chore" == test ]] || { sed -n '2,6p' "$0" >&2; exit 2; }
+[[ "$chore" =~ ^(check|install|test)$ ]] || { sed -n '2,7p' "$0" >&2; exit 2; }
 shift
 if_possible=false
 if [[ "${1-}" == --if-possible ]]; then if_possible=true; shift; fi
@@ -31,6 +32,13 @@ if [[ ! -x $venv/bin/pip ]]; then
   "$python" -m venv --clear "$venv" || give_up "$python cannot make a virtual environment"
 fi
 pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+
+if [[ "$chore" == check ]]; then
+  pip install ruff mypy
+  "$venv/bin/ruff" check python examples
+  "$venv/bin/ruff" format --check python examples
+  exec "$venv/bin/mypy"
+fi
 
 pip install 'scikit-build-core>=0.10' 'nanobind>=2.2' || give_up "the packages to build with cannot be had"
 # Without a GPU, minutes of nvcc would bring nothing that could be run.

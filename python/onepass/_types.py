@@ -36,7 +36,7 @@ _LOGITS = """\
     window: (left, right), how far from its own position a row sees; −1: without end."""
 
 _OUTPUT = """\
-    dtype: of the result; None: x's.
+    dtype: of the result; None: x's. Where there is an `out`, its own counts.
     out: an array to write into (x itself for in place), or a tuple with one, or None, for each result.
     variant: the name of a variant to force; "": the dispatcher chooses (see `explain`)."""
 

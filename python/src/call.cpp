@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
-#include <stdexcept>
 
 namespace onepass::python {
 namespace {
@@ -16,14 +14,13 @@ std::string text_of(const Array& array) {
 }
 
 bool same_device(const Array& a, const Array& b) {
-  return a.on_gpu() == b.on_gpu() && (!a.on_gpu() || a.device.id == b.device.id);
+  return a.device.type == b.device.type && a.device.id == b.device.id;
 }
 
 }  // namespace
 
 Extents Extents::of(const Tensor& t) {
-  Extents extents{.values = t.shape, .rank = static_cast<std::size_t>(t.rank)};
-  return extents;
+  return {.values = t.shape, .rank = static_cast<std::size_t>(t.rank)};
 }
 
 Extents Extents::without(std::int64_t axis) const {
@@ -55,14 +52,18 @@ Array Call::read(std::string_view argument, nb::handle given) {
   return array;
 }
 
-ConstTensor Call::input(std::string_view argument, nb::handle given) {
-  if (given.is_none()) return {};
-  const Array array = read(argument, given);
+Array Call::read_here(std::string_view argument, nb::handle given) {
+  Array array = read(argument, given);
   if (!same_device(array, first_)) {
     raise_value(argument, "is on " + text_of(array) + ", " + std::string(first_name_) + " is on " +
                               text_of(first_));
   }
-  return array.view;
+  return array;
+}
+
+ConstTensor Call::input(std::string_view argument, nb::handle given) {
+  if (given.is_none()) return {};
+  return read_here(argument, given).view;
 }
 
 // `out` is the first result, or a tuple with one entry a result.
@@ -79,12 +80,8 @@ Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype
     results_[result_count_++] = std::move(made.owner);
     return made.view;
   }
-  Array given = read(argument, own);
+  const Array given = read_here(argument, own);
   if (given.read_only) raise_value(argument, "is read-only");
-  if (!same_device(given, first_)) {
-    raise_value(argument, "is on " + text_of(given) + ", " + std::string(first_name_) + " is on " +
-                              text_of(first_));
-  }
   results_[result_count_++] = nb::borrow(own);
   return given.view;
 }
@@ -119,16 +116,17 @@ nb::object Call::results() {
 }
 
 void raise_unless_ok(const Status& status) {
-  switch (status.code()) {
-    case Code::ok: return;
-    case Code::invalid_argument: throw nb::value_error(status.message().c_str());
-    case Code::out_of_memory: throw std::bad_alloc();
-    case Code::unsupported:
-      PyErr_SetString(PyExc_NotImplementedError, status.message().c_str());
-      throw nb::python_error();
-    case Code::internal: break;
-  }
-  throw std::runtime_error(status.message());
+  const auto exception = [&] {
+    switch (status.code()) {
+      case Code::invalid_argument: return PyExc_ValueError;
+      case Code::unsupported: return PyExc_NotImplementedError;
+      case Code::out_of_memory: return PyExc_MemoryError;
+      default: return PyExc_RuntimeError;
+    }
+  };
+  if (status.ok()) return;
+  PyErr_SetString(exception(), status.message().c_str());
+  throw nb::python_error();
 }
 
 void set_num_threads(int threads) {

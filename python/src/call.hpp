@@ -42,6 +42,7 @@ class Call {
 
  private:
   Array read(std::string_view argument, nb::handle given);
+  Array read_here(std::string_view argument, nb::handle given);  // and it is where the first one is
   nb::handle own_output(std::size_t index) const;
   Context context() const;
   nb::object workspace(std::size_t bytes, Context& context) const;
@@ -50,8 +51,8 @@ class Call {
 
   static constexpr std::size_t kMostResults = 5;
 
-  std::vector<nb::object>
-      kept_;  // what arrays that were read have to outlive; before all that is read
+  // Alive until the call is over. Before first_, whose reading adds to it.
+  std::vector<nb::object> kept_;
   std::string_view first_name_;
   Kind kind_;
   Array first_;
