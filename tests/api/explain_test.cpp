@@ -42,9 +42,9 @@ TEST(ExplainTest, OfWhatIsChosenAndOfANamedVariant) {
   std::array<std::int64_t, 2> indices{};
   indices.fill(7);
   Explanation told;
-  ASSERT_TRUE(topk(Context::cpu().explaining(told), Tensor(x.data(), DType::f32, {2, 4}),
-                   Tensor(values.data(), DType::f32, {2, 1}),
-                   Tensor(indices.data(), DType::i64, {2, 1}), {.variant = "cpu_unfused"})
+  ASSERT_TRUE(softmax_topk(Context::cpu().explaining(told), Tensor(x.data(), DType::f32, {2, 4}),
+                           Tensor(values.data(), DType::f32, {2, 1}),
+                           Tensor(indices.data(), DType::i64, {2, 1}), {.variant = "cpu_unfused"})
                   .ok());
   EXPECT_EQ(told.plan.variant, "cpu_unfused");
   EXPECT_EQ(indices[0], 7);
