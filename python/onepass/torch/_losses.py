@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, operator
+from onepass.torch._schema import LOGITS, Logits, differentiable, operator
 
 _COUNT = len(Logits._fields)
 _TAIL = (
@@ -68,4 +68,4 @@ def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Any, ..
     return (cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, *ctx.rest), *nothing)
 
 
-torch.library.register_autograd(cross_entropy, _gradient, setup_context=_remember)
+differentiable(cross_entropy, _remember, _gradient)

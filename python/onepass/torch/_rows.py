@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, either, operator
+from onepass.torch._schema import LOGITS, Logits, differentiable, either, operator
 
 _COUNT = len(Logits._fields)
 _TAIL = f"{LOGITS}, ScalarType? dtype, bool batch_invariant"
@@ -81,7 +81,7 @@ def _differentiate(forward: Any, backward: Any) -> None:
         x, y, logits = _recall(ctx)
         return _gradients(ctx, backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant))
 
-    torch.library.register_autograd(forward, gradient, setup_context=_remember)
+    differentiable(forward, _remember, gradient)
 
 
 def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
@@ -100,4 +100,4 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
 
 _differentiate(softmax, softmax_backward)
 _differentiate(log_softmax, log_softmax_backward)
-torch.library.register_autograd(logsumexp, _logsumexp_gradient, setup_context=_remember)
+differentiable(logsumexp, _remember, _logsumexp_gradient)

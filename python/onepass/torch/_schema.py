@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+_LIBRARY = torch.library.Library("onepass", "FRAGMENT")
+
 LOGITS = (
     "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
     "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
@@ -103,3 +105,33 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
         return getattr(torch.ops.onepass, name).default
 
     return register
+
+
+def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> None:
+    """Gives an operator a gradient: `remember(ctx, inputs, output)`, then `gradient(ctx, *grads)`.
+
+    What torch.library.register_autograd does, less its look at the defaults of every argument, which takes longer
+    than all the rest of a call where there are as many arguments as here.
+    """
+
+    def below(keys: Any, *inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, keys: Any, *inputs: Any) -> Any:
+            output = below(keys, *inputs)
+            remember(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return None, *gradient(ctx, *grads)
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        wanted = torch._C.is_grad_enabled() and torch._C._any_requires_grad(*inputs)
+        return (Function.apply if wanted else below)(keys, *inputs)
+
+    name = op.name().partition("::")[2].partition(".")[0]
+    _LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
