@@ -16,6 +16,7 @@ def overhead(device: str) -> list[tuple[str, float]]:
     """(what, µs a call), medians of batches."""
     torch.set_num_threads(1)
     x = torch.randn(4, 64, device=device)
+    leaf = x.clone().requires_grad_()
     out = torch.empty_like(x)
     target = torch.zeros(4, dtype=torch.int64, device=device)
     calls: dict[str, Callable[[], object]] = {
@@ -26,6 +27,8 @@ def overhead(device: str) -> list[tuple[str, float]]:
         "onepass.topk": lambda: onepass.topk(x, 4),
         "onepass.sample": lambda: onepass.sample(x, top_k=4),
         "onepass.torch.softmax": lambda: onepass.torch.softmax(x),
+        "onepass.torch.softmax, gradient": lambda: onepass.torch.softmax(leaf),
+        "torch.softmax, gradient": lambda: torch.softmax(leaf, -1),
         "torch.softmax": lambda: torch.softmax(x, -1),
         "torch.empty_like": lambda: torch.empty_like(x),
     }
