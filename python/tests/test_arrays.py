@@ -1,5 +1,6 @@
 """What arrays may be, what they may not be, and that neither ends in a crash."""
 
+import ctypes
 import threading
 
 import numpy as np
@@ -119,6 +120,51 @@ def test_arrays_of_several_libraries_meet():
     np.testing.assert_allclose(out, 1 / 3)
 
 
+class Elsewhere:
+    """An array that says it is on another device: how a GPU's looks to somebody without one."""
+
+    def __init__(self, array, device_type):
+        self.array = array
+        self.device = array.device
+        self.device_type = device_type
+
+    def __array_namespace__(self):
+        return np
+
+    def __dlpack_device__(self):
+        return self.device_type, 0
+
+    def __dlpack__(self, **arguments):
+        if "max_version" in arguments:
+            raise TypeError("from before DLPack 1.0")
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        device = ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8)
+        device.value = self.device_type
+        return capsule
+
+
+CPU, CUDA, METAL = 1, 2, 8
+
+
+def test_devices():
+    x = np.zeros((2, 4), np.float32)
+    assert (onepass.softmax(Elsewhere(x, CPU)) == 0.25).all(), "any library with the array API will do"
+    with pytest.raises(ValueError, match="mask: is on cuda:0, x is on the CPU"):
+        onepass.softmax(x, mask=Elsewhere(x, CUDA))
+    with pytest.raises(ValueError, match="out: is on cuda:0, x is on the CPU"):
+        onepass.softmax(x, out=Elsewhere(x, CUDA))
+    with pytest.raises(ValueError, match="x: is on a device that is neither"):
+        onepass.softmax(Elsewhere(x, METAL))
+
+
+@pytest.mark.skipif(onepass.has_cuda and has_gpu(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there():
+    with pytest.raises(NotImplementedError, match="cuda: "):
+        onepass.softmax(Elsewhere(np.zeros((2, 4), np.float32), CUDA))
+
+
 @pytest.mark.skipif(not has("torch"), reason="no torch")
 class TestTorch:
     def test_no_gradient_is_lost_in_silence(self):
@@ -135,6 +181,17 @@ class TestTorch:
 
         with torch.no_grad():
             assert (onepass.softmax(torch.nn.Parameter(torch.zeros(2, 2))) == 0.5).all()
+
+    def test_before_the_table_of_c_functions(self, device):
+        import torch
+
+        class Old(torch.Tensor):
+            __dlpack_c_exchange_api__ = None
+
+        x = torch.randn(3, 5, device=device)
+        y = onepass.softmax(x.as_subclass(Old), dtype="bfloat16", mask=(x > 0).as_subclass(Old))
+        assert isinstance(y, Old) and y.dtype == torch.bfloat16
+        torch.testing.assert_close(y.as_subclass(torch.Tensor), onepass.softmax(x, dtype="bfloat16", mask=x > 0))
 
     def test_tensors_without_memory(self):
         import torch
