@@ -101,6 +101,17 @@ def test_lse_has_no_gradient(x, target):
     torch.testing.assert_close(lse, x.detach().logsumexp(-1))
 
 
+def test_no_gradient_is_lost_in_silence(x):
+    for choose in (onepass.torch.topk, onepass.torch.gate):
+        with pytest.raises(NotImplementedError, match="has no gradient: pass the detached tensor"):
+            choose(x.float(), 2)
+    assert onepass.torch.sample(x.float()).shape == (5,)
+    (first,) = torch.autograd.grad(onepass.torch.softmax(x).square().sum(), x)
+    assert first.shape == x.shape
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        torch.autograd.grad(onepass.torch.softmax(x).square().sum(), x, create_graph=True)
+
+
 def operators(device, x, target):
     """Every operator with arguments for it."""
     ops = torch.ops.onepass

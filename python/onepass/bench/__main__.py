@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 SHAPES = ",".join(f"4096x{2**power}" for power in range(8, 18))
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     options = parser.parse_args(arguments)
     if options.command == "plot":
-        return _plot(json.load(open(options.json)), options.picture)
+        return _plot(json.loads(Path(options.json).read_text()), options.picture)
     try:
         import torch
     except ImportError:

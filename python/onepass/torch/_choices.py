@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, either, operator
+from onepass.torch._schema import LOGITS, Logits, either, operator, undifferentiable, without_gradient
 
 _COUNT = len(Logits._fields)
 _DTYPES = "ScalarType? dtype, ScalarType index_dtype"
@@ -70,3 +70,8 @@ def gate(
         dtype=dtype,
         index_dtype=index_dtype,
     )
+
+
+undifferentiable(softmax_topk, "pass the detached tensor, and gather what was chosen")
+undifferentiable(gate, "pass the detached tensor, and gather what was chosen")
+without_gradient(sample)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, differentiable, operator
+from onepass.torch._schema import LOGITS, SECOND, Logits, differentiable, operator, undifferentiable
 
 _COUNT = len(Logits._fields)
 _TAIL = (
@@ -69,3 +69,4 @@ def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Any, ..
 
 
 differentiable(cross_entropy, _remember, _gradient)
+undifferentiable(cross_entropy_backward, SECOND)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, differentiable, either, operator
+from onepass.torch._schema import LOGITS, SECOND, Logits, differentiable, either, operator, undifferentiable
 
 _COUNT = len(Logits._fields)
 _TAIL = f"{LOGITS}, ScalarType? dtype, bool batch_invariant"
@@ -82,6 +82,7 @@ def _differentiate(forward: Any, backward: Any) -> None:
         return _gradients(ctx, backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant))
 
     differentiable(forward, _remember, gradient)
+    undifferentiable(backward, SECOND)
 
 
 def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:

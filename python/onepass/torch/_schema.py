@@ -17,6 +17,8 @@ LOGITS = (
     "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
 )
 
+SECOND = "second derivatives are not there"
+
 
 class Logits(NamedTuple):
     """The arguments that make the logits z of x."""
@@ -114,14 +116,10 @@ def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..
     than all the rest of a call where there are as many arguments as here.
     """
 
-    def below(keys: Any, *inputs: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
-
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, keys: Any, *inputs: Any) -> Any:
-            output = below(keys, *inputs)
+            output = _below(op, keys, inputs)
             remember(ctx, inputs, output)
             return output
 
@@ -130,8 +128,37 @@ def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..
             return None, *gradient(ctx, *grads)
 
     def kernel(keys: Any, *inputs: Any) -> Any:
-        wanted = torch._C.is_grad_enabled() and torch._C._any_requires_grad(*inputs)
-        return (Function.apply if wanted else below)(keys, *inputs)
+        return Function.apply(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
 
-    name = op.name().partition("::")[2].partition(".")[0]
-    _LIBRARY.impl(name, kernel, "Autograd", with_keyset=True)
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def undifferentiable(op: Any, instead: str) -> None:
+    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence."""
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        if _wants_gradient(inputs):
+            raise NotImplementedError(f"{op._schema.name} has no gradient: {instead}")
+        return _below(op, keys, inputs)
+
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def without_gradient(op: Any) -> None:
+    """Has an operator take any tensor: its results are integers, of which nobody expects a gradient."""
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return _below(op, keys, inputs)
+
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def _wants_gradient(inputs: tuple[Any, ...]) -> bool:
+    return torch._C.is_grad_enabled() and torch._C._any_requires_grad(*inputs)
+
+
+def _below(op: Any, keys: Any, inputs: tuple[Any, ...]) -> Any:
+    """What autograd would call next."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
