@@ -1,8 +1,5 @@
 #include "array.hpp"
 
-#include <algorithm>
-#include <array>
-#include <stdexcept>
 #include <string_view>
 #include <unordered_map>
 
@@ -31,13 +28,6 @@ DType dtype_of(std::string_view argument, dlpack::DataType t) {
   raise_type(argument, "dtype " + text_of(t) +
                            " is not one that onepass knows: float32, float16, "
                            "bfloat16, float64, int32, int64, uint8 and bool are");
-}
-
-dlpack::DataType dlpack_of(DType dtype) {
-  const auto bits = static_cast<std::uint8_t>(8 * size_of(dtype));
-  if (dtype == DType::bf16) return {dlpack::kBfloat, bits, 1};
-  if (is_floating(dtype)) return {dlpack::kFloat, bits, 1};
-  return {dtype == DType::u8 ? dlpack::kUInt : dlpack::kInt, bits, 1};
 }
 
 Array view_of(std::string_view argument, const dlpack::Tensor& t) {
@@ -87,6 +77,14 @@ void check_gradient(std::string_view argument, nb::handle array) {
   arrays_module().attr("refuse_gradient")(nb::str(argument.data(), argument.size()));
 }
 
+nb::object tuple_of(std::span<const std::int64_t> numbers) {
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
+  }
+  return tuple;
+}
+
 }  // namespace
 
 void raise_type(std::string_view argument, const std::string& what) {
@@ -113,6 +111,8 @@ const Kind::Facts& Kind::facts_of(nb::handle array) {
   const nb::object python = arrays_module().attr("kind_of")(object);
   Facts facts{.exchange = usable_api(object),
               .python = python,
+              .capsule = python.attr("export"),
+              .empty = python.attr("empty"),
               .immutable = nb::cast<bool>(python.attr("immutable")),
               .readable = nb::hasattr(object, "__dlpack__"),
               .differentiable = nb::hasattr(object, "requires_grad")};
@@ -136,7 +136,7 @@ Array Kind::read(std::string_view argument, nb::handle array) const {
   // A capsule that nobody takes over frees its tensor itself.
   nb::tuple exported;
   try {
-    exported = nb::borrow<nb::tuple>(facts_->python.attr("export")(array));
+    exported = nb::borrow<nb::tuple>(facts_->capsule(array));
   } catch (const nb::python_error& error) {
     raise_unreadable(argument, error);
   }
@@ -162,39 +162,14 @@ Array Kind::read(std::string_view argument, nb::handle array) const {
   return read;
 }
 
-Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, dlpack::Device device) const {
-  if (facts_->exchange == nullptr) {
-    nb::list extents;
-    for (const std::int64_t extent : shape) extents.append(extent);
-    const std::string_view name = onepass::name(dtype);
-    nb::object made =
-        facts_->python.attr("empty")(like_, nb::tuple(extents), nb::str(name.data(), name.size()));
-    Array array = Kind::of(made).read("out", made);
-    array.owner = std::move(made);  // with its own reference to the memory that was just looked at
-    array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
-    return array;
-  }
-  std::array<std::int64_t, kMaxRank> extents{};
-  std::copy(shape.begin(), shape.end(), extents.begin());
-  dlpack::Tensor prototype{.data = nullptr,
-                           .device = device,
-                           .rank = static_cast<std::int32_t>(shape.size()),
-                           .dtype = dlpack_of(dtype),
-                           .shape = extents.data(),
-                           .strides = nullptr,
-                           .byte_offset = 0};
-  dlpack::ManagedVersioned* managed = nullptr;
-  std::string error;
-  const auto set_error = [](void* context, const char*, const char* message) {
-    *static_cast<std::string*>(context) = message;
-  };
-  if (facts_->exchange->allocate(&prototype, &managed, &error, set_error) != 0) {
-    throw std::runtime_error(error);
-  }
-  Array array = view_of("out", managed->tensor);
-  void* object = nullptr;
-  throw_if(facts_->exchange->object_from_managed(managed, &object));
-  array.owner = nb::steal(static_cast<PyObject*>(object));
+Array Kind::empty(std::span<const std::int64_t> shape, DType dtype) const {
+  const Tensor dense(nullptr, dtype, shape);
+  const std::span strides(dense.strides.data(), shape.size());
+  nb::object made =
+      facts_->empty(like_, tuple_of(shape), tuple_of(strides), static_cast<int>(dtype));
+  Array array = Kind::of(made).read("out", made);
+  array.owner = std::move(made);
+  array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
   return array;
 }
 

@@ -30,13 +30,15 @@ struct Array {
 };
 
 // NumPy, PyTorch, CuPy, JAX, …: how to read their arrays and make more of them. Types that have DLPack's C functions
-// use them; all others go through _arrays.py.
+// are read by these, all others through _arrays.py. New arrays are always made by their library itself: one that
+// PyTorch takes over by DLPack, for example, is none that its allocator knows, and `record_stream` does nothing.
 class Kind {
  public:
   static Kind of(nb::handle array) { return Kind(array); }
 
   Array read(std::string_view argument, nb::handle array) const;
-  Array empty(std::span<const std::int64_t> shape, DType dtype, dlpack::Device device) const;
+  // A new one, dense, beside the array that the kind was found from.
+  Array empty(std::span<const std::int64_t> shape, DType dtype) const;
   // A cudaStream_t, as Context::cuda takes it.
   void* stream(dlpack::Device device) const;
   bool readable() const { return facts_->readable; }
@@ -46,7 +48,8 @@ class Kind {
  private:
   struct Facts {
     const dlpack::ExchangeApi* exchange;  // null: there is none
-    nb::object python;                    // the Kind of _arrays.py, for where there is none
+    nb::object python;                    // the Kind of _arrays.py,
+    nb::object capsule, empty;            // and two of its methods
     bool immutable;                       // no array of the kind may be written
     bool readable;                        // has __dlpack__
     bool differentiable;                  // has requires_grad

@@ -1,8 +1,8 @@
 // The parts of DLPack's ABI (version 1) that are used here, under names of our own.
 //
 // Arrays come in one of two ways. Every library has the first: `array.__dlpack__()` gives a capsule, one Python
-// call an array. Some have the second: a table of C functions on the array's type (`ExchangeApi`) reads a tensor,
-// makes one and tells the current stream in tens of nanoseconds each.
+// call an array. Some have the second: a table of C functions on the array's type (`ExchangeApi`) reads a tensor
+// and tells the current stream in tens of nanoseconds each.
 #pragma once
 
 #include <cstdint>
@@ -63,16 +63,12 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
-// What the capsule "dlpack_exchange_api" holds, `__dlpack_c_exchange_api__` of an array's type. All but the first
-// answer with 0, or −1 and a Python exception; none waits for a stream.
+// What the capsule "dlpack_exchange_api" holds, `__dlpack_c_exchange_api__` of an array's type. The functions answer
+// with 0, or −1 and a Python exception; none waits for a stream.
 struct ExchangeApi {
-  using SetError = void (*)(void* context, const char* kind, const char* message);
-
   Version version;
   ExchangeApi* older;
-  int (*allocate)(Tensor* prototype, ManagedVersioned** out, void* context, SetError set_error);
-  int (*managed_from_object)(void* object, ManagedVersioned** out);
-  int (*object_from_managed)(ManagedVersioned* tensor, void** object);
+  void (*unused[3])();  // to allocate, to take over and to hand over a ManagedVersioned
   int (*tensor_from_object)(void* object, Tensor* out);  // borrowed; may be null
   int (*current_stream)(std::int32_t device_type, std::int32_t device_id, void** stream);
 };

@@ -125,6 +125,8 @@ def operators(device, x, target):
     return {
         "softmax": (ops.softmax, (x, -1, *PLAIN, None, False)),
         "softmax, options": (ops.softmax, (x, -1, *other, torch.float32, True)),
+        "softmax, transposed": (ops.softmax, (x.T, -1, *PLAIN, None, False)),
+        "softmax, every other": (ops.softmax, (x[:, ::2], -1, *PLAIN, None, False)),
         "log_softmax": (ops.log_softmax, (x, 0, *PLAIN, None, False)),
         "logsumexp": (ops.logsumexp, (x, -1, *PLAIN, None, False)),
         "softmax_backward": (ops.softmax_backward, (y, dy, None, -1, *PLAIN, None, False)),
