@@ -8,18 +8,18 @@ ARGS ?=
 WORKLOAD ?= workloads/perf_softmax_cpu.txt
 
 program := build/release/cli/onepass
-code := $(wildcard include src oracle cli tests examples)
+code := $(wildcard include src oracle cli tests examples python/src)
 sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 
 # Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify \
-  gpu-verify gpu-sanitize gpu-bench install format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
   readme walk clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
 
@@ -51,6 +51,7 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 # would build it too.
 test: build build/sanitize/build.ninja ## build everything and run the whole test suite
 	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
+	JOBS=$(JOBS) scripts/python.sh test --if-possible
 	ctest --preset release --parallel $(JOBS) --no-label-summary
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
@@ -93,6 +94,15 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
 	  --json results/$(MACHINE)/softmax_profile.json
+
+python: setup ## the Python package, built and installed in a virtual environment, build/python/venv
+	JOBS=$(JOBS) scripts/python.sh install
+
+python-test: setup ## its tests there (TORCH=1: with PyTorch even where its wheel brings CUDA along; ARGS=...)
+	JOBS=$(JOBS) scripts/python.sh test $(ARGS)
+
+python-check: setup ## ruff and mypy on the Python files, changing nothing
+	scripts/python.sh check
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

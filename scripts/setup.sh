@@ -10,6 +10,7 @@ packages=(
   libfmt-dev libcli11-dev nlohmann-json3-dev            # the program
   libdnnl-dev                                           # oneDNN, the peer that we measure against
   libgtest-dev librapidcheck-dev                        # the tests
+  python3-dev python3-venv                              # the Python package
 )
 programs=(c++ make cmake ninja python3)
 case "${1-}" in

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass {
@@ -41,11 +42,19 @@ class Context {
     return context;
   }
 
+  // An op then checks its arguments and plans, tells here what it would do and why, and does nothing else.
+  Context explaining(Explanation& told) const {
+    Context context = *this;
+    context.explanation_ = &told;
+    return context;
+  }
+
   Device device() const { return device_; }
   int threads() const { return threads_; }
   void* stream() const { return stream_; }
   void* workspace() const { return workspace_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  Explanation* explanation() const { return explanation_; }
 
  private:
   explicit Context(Device device) : device_(device) {}
@@ -55,6 +64,7 @@ class Context {
   void* stream_ = nullptr;
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
+  Explanation* explanation_ = nullptr;
 };
 
 // Why the user's tuning file for the current GPU is not used (the library's own table is); ok where it

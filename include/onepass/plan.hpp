@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace onepass {
 
@@ -28,5 +29,13 @@ struct Plan {
 };
 
 std::string to_string(const Plan& plan);
+
+// A plan, why it is so, and what it moves; see Context::explaining.
+struct Explanation {
+  Plan plan;
+  std::vector<std::string> reasons;  // one sentence a decision, for people
+  double least_bytes = 0;    // each input element read once, each output element written once
+  double planned_bytes = 0;  // what the plan moves, re-reads included
+};
 
 }  // namespace onepass

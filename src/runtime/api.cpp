@@ -63,15 +63,18 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
   Plan plan;
+  Reasons reasons;
+  Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
   if (!options.variant.empty()) {
-    if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok())
+    if (Status status = plan_variant(options.variant, problem, machine, plan, why); !status.ok())
       return status;
-  } else if (plan = choose(problem, machine); plan.variant.empty()) {
+  } else if (plan = choose(problem, machine, why); plan.variant.empty()) {
     return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
                                    " beside y of " + std::string(onepass::name(args.y.dtype)) +
                                    ": on a GPU both are f64, or neither"};
   }
   if (options.plan != nullptr) *options.plan = plan;
+  if (explained(context, problem, machine, plan, std::move(reasons))) return {};
   const bool writes_rows = traffic(args.op).writes > 0;
   const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
   if (problem.rows == 0 && !sums_nothing) return {};
@@ -132,7 +135,8 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
   do {  // once even for no rows: the variant and the plan are still asked for
     args.first_row = first;
     args.end_row = std::min(first + block, args.space.rows);
-    if (Status status = run(context, args, options); !status.ok()) {
+    if (Status status = run(context, args, options);
+        !status.ok() || context.explanation() != nullptr) {
       return status;
     }
     for (std::int64_t i = 0; i < args.end_row - first; ++i) {

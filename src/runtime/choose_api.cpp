@@ -76,12 +76,15 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   Plan plan;
   Reasons reasons;
   if (!options.variant.empty()) {
-    if (Status status = plan_variant(options.variant, problem, machine, plan); !status.ok())
+    if (Status status = plan_variant(options.variant, problem, machine, plan, &reasons);
+        !status.ok()) {
       return status;
+    }
   } else if (plan = choose(problem, machine, &reasons); plan.variant.empty()) {
     return {Code::unsupported, reasons.back()};
   }
   if (options.plan != nullptr) *options.plan = plan;
+  if (explained(context, problem, machine, plan, std::move(reasons))) return {};
   if (problem.rows == 0) return {};
   if (on_gpu) {
     args.stream = context.stream();

@@ -27,6 +27,19 @@ struct Versions {
 };
 Versions versions();
 
+// Makes another GPU the calling thread's current one, until the end of its scope. A negative number, or that of
+// the current one, changes nothing.
+class OnDevice {
+ public:
+  explicit OnDevice(int device);
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = -1;  // to go back to; −1: nothing was changed
+};
+
 // An argument must be memory that the GPU can reach.
 Status check_reachable(std::string_view argument, const void* data);
 

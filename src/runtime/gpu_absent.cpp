@@ -19,6 +19,8 @@ Status available() { return absent(); }
 Status machine(Machine&) { return absent(); }
 Status tuning_status() { return {}; }
 Versions versions() { return {}; }
+OnDevice::OnDevice(int) {}
+OnDevice::~OnDevice() = default;
 Status check_reachable(std::string_view, const void*) { return absent(); }
 Status workspace(void*, std::size_t, std::byte*&) { return absent(); }
 

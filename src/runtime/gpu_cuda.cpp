@@ -166,6 +166,16 @@ Versions versions() {
   return {driver, version_text(CUDART_VERSION)};
 }
 
+OnDevice::OnDevice(int device) {
+  int current = -1;
+  if (device < 0 || cudaGetDevice(&current) != cudaSuccess || current == device) return;
+  if (cudaSetDevice(device) == cudaSuccess) before_ = current;
+}
+
+OnDevice::~OnDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
 Status check_reachable(std::string_view argument, const void* data) {
   cudaPointerAttributes attributes{};
   const cudaError_t error = cudaPointerGetAttributes(&attributes, data);

@@ -1,6 +1,7 @@
 #include "runtime/machine_of.hpp"
 
 #include <string>
+#include <utility>
 
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -26,6 +27,16 @@ Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out) 
   }
   out = static_cast<std::byte*>(context.workspace());
   return {};
+}
+
+bool explained(const Context& context, const Problem& problem, const Machine& machine,
+               const Plan& plan, Reasons reasons) {
+  if (context.explanation() == nullptr) return false;
+  *context.explanation() = {.plan = plan,
+                            .reasons = std::move(reasons),
+                            .least_bytes = least_bytes(problem),
+                            .planned_bytes = planned_bytes(problem, plan, machine)};
+  return true;
 }
 
 }  // namespace onepass

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "dispatch/choose.hpp"
 #include "dispatch/machine.hpp"
 #include "onepass/context.hpp"
 #include "onepass/status.hpp"
@@ -13,5 +14,9 @@ Status machine_of(const Context& context, Machine& machine);
 
 // At least `bytes` of a GPU's memory: the caller's own, or what the stream keeps.
 Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
+
+// To a context that asks: the plan of a problem. False to all others, which go on.
+bool explained(const Context& context, const Problem& problem, const Machine& machine,
+               const Plan& plan, Reasons reasons);
 
 }  // namespace onepass

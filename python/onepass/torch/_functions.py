@@ -1,0 +1,193 @@
+"""The operators with names and defaults, as a user of torch.nn.functional expects them.
+
+Options are those of the functions of the same name in `onepass`; `dim` is their `axis`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onepass._types import documented
+from onepass.torch import _choices, _losses, _rows
+from onepass.torch._schema import Logits, number_or_rows
+
+_Window = tuple[int, int] | None
+_Mask = Tensor | tuple[Tensor, Tensor] | None
+
+
+def _row_function(name: str, summary: str) -> Any:
+    op = getattr(_rows, name)
+
+    def function(
+        x: Tensor,
+        dim: int = -1,
+        *,
+        scale: float | Tensor = 1.0,
+        temperature: float | Tensor = 1.0,
+        softcap: float = 0.0,
+        mask: _Mask = None,
+        lengths: Tensor | None = None,
+        causal: bool = False,
+        window: _Window = None,
+        dtype: torch.dtype | None = None,
+        batch_invariant: bool = False,
+    ) -> Tensor:
+        logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
+        return op(x, dim, *logits, dtype, batch_invariant)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{summary}
+
+    {{logits}}
+    dtype: of the result; None: x's.
+    batch_invariant: a row's bits do not depend on how many rows there are.
+
+    Example:
+        >>> onepass.torch.{name}(torch.zeros(1, 2)).shape[0]
+        1
+    """
+    return documented(function)
+
+
+softmax = _row_function("softmax", "exp(z) / Σ exp(z) along a dimension, with a gradient in x.")
+log_softmax = _row_function("log_softmax", "z − log Σ exp(z) along a dimension, with a gradient in x.")
+logsumexp = _row_function("logsumexp", "log Σ exp(z) along a dimension, with a gradient in x.")
+
+
+@documented
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    dim: int | None = None,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    reduction: str = "mean",
+    return_lse: bool = False,
+    scale: float | Tensor = 1.0,
+    temperature: float | Tensor = 1.0,
+    softcap: float = 0.0,
+    mask: _Mask = None,
+    lengths: Tensor | None = None,
+    causal: bool = False,
+    window: _Window = None,
+    dtype: torch.dtype | None = None,
+    batch_invariant: bool = False,
+) -> Any:
+    """The loss of class indices, with a gradient in x that reads x once.
+
+    dim: the classes'; None: the second, or the only one, as in torch.nn.functional.cross_entropy.
+    return_lse: give (loss, lse); the lse has no gradient (`z_loss` is a way to have one).
+
+    {logits}
+    dtype: of the loss; None: x's.
+    batch_invariant: a row's bits do not depend on how many rows there are.
+
+    Example:
+        >>> round(onepass.torch.cross_entropy(torch.zeros(2, 4), torch.tensor([1, 2])).item(), 4)
+        1.3863
+    """
+    if dim is None:
+        dim = min(1, x.dim() - 1)
+    logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
+    loss, lse = _losses.cross_entropy(
+        x, target, dim, *logits, ignore_index, label_smoothing, z_loss, reduction, dtype, batch_invariant
+    )
+    return (loss, lse) if return_lse else loss
+
+
+@documented
+def softmax_topk(
+    x: Tensor,
+    k: int,
+    *,
+    values: str = "probability",
+    sorted: bool = True,
+    scale: float | Tensor = 1.0,
+    temperature: float | Tensor = 1.0,
+    softcap: float = 0.0,
+    mask: _Mask = None,
+    lengths: Tensor | None = None,
+    causal: bool = False,
+    window: _Window = None,
+    dtype: torch.dtype | None = None,
+    index_dtype: torch.dtype = torch.int64,
+) -> tuple[Tensor, Tensor]:
+    """(values, indices) of the k likeliest of each row, without a gradient.
+
+    values: "probability", "log_probability", "logit", or "renormalized" (over the k alone).
+
+    {logits}
+
+    Example:
+        >>> onepass.torch.softmax_topk(torch.zeros(4), 2)[1].tolist()
+        [0, 1]
+    """
+    logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
+    return _choices.softmax_topk(x, k, values, sorted, *logits, dtype, index_dtype)
+
+
+def topk(x: Tensor, k: int, **options: Any) -> tuple[Tensor, Tensor]:
+    """(values, indices) of the k largest logits of each row: `softmax_topk` with values="logit".
+
+    Example:
+        >>> onepass.torch.topk(torch.tensor([1.0, 3.0, 2.0]), 2)[1].tolist()
+        [1, 2]
+    """
+    return softmax_topk(x, k, values="logit", **options)
+
+
+@documented
+def sample(
+    x: Tensor,
+    *,
+    temperature: float | Tensor = 1.0,
+    top_k: int | Tensor = 0,
+    top_p: float | Tensor = 1.0,
+    min_p: float | Tensor = 0.0,
+    seed: int | Tensor = 0,
+    offset: int | Tensor = 0,
+    scale: float | Tensor = 1.0,
+    softcap: float = 0.0,
+    mask: _Mask = None,
+    lengths: Tensor | None = None,
+    causal: bool = False,
+    window: _Window = None,
+    index_dtype: torch.dtype = torch.int64,
+) -> Tensor:
+    """A token of each row; the options are those of `onepass.sample`.
+
+    In a CUDA graph pass `seed` or `offset` as tensors and change what they hold: numbers are captured.
+
+    {logits}
+
+    Example:
+        >>> onepass.torch.sample(torch.tensor([[0.0, 9.0]]), temperature=0.0).tolist()
+        [1]
+    """
+    logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
+    filters = ((top_k, 0), (top_p, 1.0), (min_p, 0.0), (seed, 0), (offset, 0))
+    pairs = [part for value, otherwise in filters for part in number_or_rows(value, otherwise)]
+    return _choices.sample(x, *pairs, *logits, index_dtype)
+
+
+def gate(
+    scores: Tensor,
+    k: int,
+    *,
+    score: str = "softmax",
+    bias: Tensor | None = None,
+    renormalize: bool = False,
+    scale: float = 1.0,
+    dtype: torch.dtype | None = None,
+    index_dtype: torch.dtype = torch.int64,
+) -> tuple[Tensor, Tensor]:
+    """(weights, experts) of each token; the options are those of `onepass.gate`. Without a gradient.
+
+    Example:
+        >>> onepass.torch.gate(torch.tensor([[0.0, 1.0, 1.0]]), 2)[1].tolist()
+        [[1, 2]]
+    """
+    return _choices.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype)

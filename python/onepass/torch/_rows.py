@@ -1,0 +1,104 @@
+"""Operators along an axis: softmax, log_softmax, logsumexp, and their gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import onepass
+from onepass.torch._schema import LOGITS, SECOND, Logits, differentiable, either, operator, undifferentiable
+
+_COUNT = len(Logits._fields)
+_TAIL = f"{LOGITS}, ScalarType? dtype, bool batch_invariant"
+
+
+def _like(x: Tensor, dim: int, *rest: Any) -> Tensor:
+    return x.new_empty(x.shape, dtype=rest[_COUNT] or x.dtype)
+
+
+def _like_rows(x: Tensor, dim: int, *rest: Any) -> Tensor:
+    shape = list(x.shape)
+    if shape:
+        del shape[dim]
+    return x.new_empty(shape, dtype=rest[_COUNT] or x.dtype)
+
+
+def _like_gradient(y: Tensor, dy: Tensor, x: Tensor | None, dim: int, *rest: Any) -> Tensor:
+    return _like(y, dim, *rest)
+
+
+def _forward(name: str, fake: Callable[..., Tensor]) -> Any:
+    op = getattr(onepass, name)
+
+    @operator(f"{name}(Tensor x, int dim, {_TAIL}) -> Tensor", fake)
+    def function(x: Tensor, dim: int, *rest: Any) -> Tensor:
+        logits, (dtype, batch_invariant) = Logits(*rest[:_COUNT]), rest[_COUNT:]
+        return op(x, dim, dtype=dtype, batch_invariant=batch_invariant, **logits.options())
+
+    return function
+
+
+def _backward(name: str) -> Any:
+    op = getattr(onepass, name)
+
+    @operator(f"{name}(Tensor y, Tensor dy, Tensor? x, int dim, {_TAIL}) -> Tensor", _like_gradient)
+    def function(y: Tensor, dy: Tensor, x: Tensor | None, dim: int, *rest: Any) -> Tensor:
+        logits, (dtype, batch_invariant) = Logits(*rest[:_COUNT]), rest[_COUNT:]
+        return op(y, dy, dim, x=x, dtype=dtype, batch_invariant=batch_invariant, **logits.options())
+
+    return function
+
+
+softmax = _forward("softmax", _like)
+log_softmax = _forward("log_softmax", _like)
+logsumexp = _forward("logsumexp", _like_rows)
+softmax_backward = _backward("softmax_backward")
+log_softmax_backward = _backward("log_softmax_backward")
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, dim, *rest = inputs
+    logits = Logits(*rest[:_COUNT])
+    logits.check_constant()
+    # x is read again only for what a softcap did to it, and where y is not of its shape.
+    keeps_x = logits.softcap > 0 or output.dim() != x.dim()
+    ctx.save_for_backward(x if keeps_x else None, output, *logits.tensors())
+    ctx.dim, ctx.dtype, ctx.logits, ctx.batch_invariant = dim, x.dtype, logits.without_tensors(), rest[-1]
+
+
+def _recall(ctx: Any) -> tuple[Tensor | None, Tensor, Logits]:
+    x, y, *tensors = ctx.saved_tensors
+    return x, y, ctx.logits.with_tensors(tensors)
+
+
+def _gradients(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
+    return (dx,) + (None,) * (_COUNT + 3)
+
+
+def _differentiate(forward: Any, backward: Any) -> None:
+    def gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        x, y, logits = _recall(ctx)
+        return _gradients(ctx, backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant))
+
+    differentiable(forward, _remember, gradient)
+    undifferentiable(backward, SECOND)
+
+
+def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    """d lse / dx is softmax(x) times dz / dx."""
+    x, _, logits = _recall(ctx)
+    assert x is not None
+    weights = softmax(x, ctx.dim, *logits, None, ctx.batch_invariant)
+    scale = either(logits.scale, logits.scale_rows)
+    rows = dy * scale / either(logits.temperature, logits.temperature_rows)
+    dx = weights * rows.unsqueeze(ctx.dim)
+    if logits.softcap > 0:
+        each = scale.unsqueeze(ctx.dim) if isinstance(scale, Tensor) else scale
+        dx = dx * (1 - torch.tanh(x * each / logits.softcap).square())
+    return _gradients(ctx, dx.to(ctx.dtype))
+
+
+_differentiate(softmax, softmax_backward)
+_differentiate(log_softmax, log_softmax_backward)
+differentiable(logsumexp, _remember, _logsumexp_gradient)

@@ -1,0 +1,164 @@
+"""What operators of PyTorch look like here: the arguments that they share, and how each one is made known.
+
+An operator's schema knows no "number or tensor" and no nested tuples, so what `onepass.softmax` takes as `scale`,
+`mask` or `window` is several arguments of the operator. `Logits` is that list, in the schema's order.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+_LIBRARY = torch.library.Library("onepass", "FRAGMENT")
+
+LOGITS = (
+    "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
+    "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
+)
+
+SECOND = "second derivatives are not there"
+
+
+class Logits(NamedTuple):
+    """The arguments that make the logits z of x."""
+
+    scale: float
+    scale_rows: Tensor | None
+    temperature: float
+    temperature_rows: Tensor | None
+    softcap: float
+    boolean: Tensor | None
+    additive: Tensor | None
+    lengths: Tensor | None
+    causal: bool
+    window_left: int
+    window_right: int
+
+    @classmethod
+    def pack(cls, scale, temperature, softcap, mask, lengths, causal, window) -> "Logits":
+        """From what a user passes."""
+        parts = mask if isinstance(mask, tuple) else (mask,)
+        boolean = [part for part in parts if part is not None and not part.is_floating_point()]
+        additive = [part for part in parts if part is not None and part.is_floating_point()]
+        if len(boolean) > 1 or len(additive) > 1:
+            raise ValueError("mask: two parts of the same sort")
+        left, right = window or (-1, -1)
+        return cls(
+            *number_or_rows(scale, 1.0),
+            *number_or_rows(temperature, 1.0),
+            softcap,
+            boolean[0] if boolean else None,
+            additive[0] if additive else None,
+            lengths,
+            causal,
+            left,
+            right,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """As the functions of `onepass` take them."""
+        parts = tuple(part for part in (self.boolean, self.additive) if part is not None)
+        return {
+            "scale": either(self.scale, self.scale_rows),
+            "temperature": either(self.temperature, self.temperature_rows),
+            "softcap": self.softcap,
+            "mask": parts or None,
+            "lengths": self.lengths,
+            "causal": self.causal,
+            "window": (self.window_left, self.window_right),
+        }
+
+    def check_constant(self) -> None:
+        """None of them has a gradient; one that is asked for must not be left out in silence."""
+        for name, value in self._asdict().items():
+            if isinstance(value, Tensor) and value.requires_grad:
+                raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+
+    def tensors(self) -> list[Tensor | None]:
+        return [value if isinstance(value, Tensor) else None for value in self]
+
+    def with_tensors(self, tensors: list[Tensor | None]) -> "Logits":
+        """The same with its tensors replaced: autograd keeps them apart from the other arguments."""
+        return Logits._make(mine if new is None else new for mine, new in zip(self, tensors))
+
+    def without_tensors(self) -> "Logits":
+        return Logits._make(None if isinstance(value, Tensor) else value for value in self)
+
+
+def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
+    """A number for all rows and none a row, or the other way round."""
+    return (otherwise, value) if isinstance(value, Tensor) else (value, None)
+
+
+def either(value: Any, rows: Tensor | None) -> Any:
+    """The inverse of number_or_rows."""
+    return value if rows is None else rows
+
+
+def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a function an operator `onepass::…` of the schema, and `fake` what it does to shapes and dtypes alone."""
+    name, parenthesis, rest = schema.partition("(")
+    torch.library.define(f"onepass::{name}", parenthesis + rest)
+
+    def register(function: Callable[..., Any]) -> Any:
+        torch.library.impl(f"onepass::{name}", ("cpu", "cuda"), function)
+        torch.library.register_fake(f"onepass::{name}", fake)
+        return getattr(torch.ops.onepass, name).default
+
+    return register
+
+
+def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> None:
+    """Gives an operator a gradient: `remember(ctx, inputs, output)`, then `gradient(ctx, *grads)`.
+
+    What torch.library.register_autograd does, less its look at the defaults of every argument, which takes longer
+    than all the rest of a call where there are as many arguments as here.
+    """
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, keys: Any, *inputs: Any) -> Any:
+            output = _below(op, keys, inputs)
+            remember(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            return None, *gradient(ctx, *grads)
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        return Function.apply(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
+
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def undifferentiable(op: Any, instead: str) -> None:
+    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence."""
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        if _wants_gradient(inputs):
+            raise NotImplementedError(f"{op._schema.name} has no gradient: {instead}")
+        return _below(op, keys, inputs)
+
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def without_gradient(op: Any) -> None:
+    """Has an operator take any tensor: its results are integers, of which nobody expects a gradient."""
+
+    def kernel(keys: Any, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return _below(op, keys, inputs)
+
+    _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def _wants_gradient(inputs: tuple[Any, ...]) -> bool:
+    return torch._C.is_grad_enabled() and torch._C._any_requires_grad(*inputs)
+
+
+def _below(op: Any, keys: Any, inputs: tuple[Any, ...]) -> Any:
+    """What autograd would call next."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)

@@ -1,0 +1,141 @@
+#include "arguments.hpp"
+
+#include <string>
+
+namespace onepass::python {
+namespace {
+
+[[noreturn]] void refuse(std::string_view argument, nb::handle given, const char* wanted) {
+  raise_type(argument, "'" + name_of_type(given) + "' is not " + wanted);
+}
+
+// A mask is one array, told apart by its dtype: boolean ones keep, floating ones are added.
+void add_part(Call& call, nb::handle given, Mask& mask) {
+  const ConstTensor part = call.input("mask", given);
+  ConstTensor& place = is_floating(part.dtype) ? mask.additive : mask.boolean;
+  if (place.present()) raise_value("mask", "two parts of the same sort");
+  place = part;
+}
+
+}  // namespace
+
+double number(std::string_view argument, nb::handle given) {
+  const double value = PyFloat_AsDouble(given.ptr());
+  if (value == -1.0 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    refuse(argument, given, "a number");
+  }
+  return value;
+}
+
+std::int64_t integer(std::string_view argument, nb::handle given) {
+  const nb::object index = nb::steal(PyNumber_Index(given.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    refuse(argument, given, "an integer");
+  }
+  const std::int64_t value = PyLong_AsLongLong(index.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise_value(argument, std::string(nb::str(given).c_str()) + " does not fit into 64 bits");
+  }
+  return value;
+}
+
+bool flag(std::string_view argument, nb::handle given) {
+  if (given.ptr() == Py_True) return true;
+  if (given.ptr() == Py_False) return false;
+  refuse(argument, given, "True or False");
+}
+
+std::string_view text(std::string_view argument, nb::handle given) {
+  Py_ssize_t size = 0;
+  const char* const data =
+      PyUnicode_Check(given.ptr()) ? PyUnicode_AsUTF8AndSize(given.ptr(), &size) : nullptr;
+  if (data == nullptr) {
+    PyErr_Clear();
+    refuse(argument, given, "a string");
+  }
+  return {data, static_cast<std::size_t>(size)};
+}
+
+std::size_t choice(std::string_view argument, nb::handle given,
+                   std::initializer_list<std::string_view> words) {
+  const std::string_view wanted = text(argument, given);
+  std::string all;
+  std::size_t index = 0;
+  for (const std::string_view word : words) {
+    if (word == wanted) return index;
+    all += (index++ == 0 ? "" : ", ") + std::string(word);
+  }
+  raise_value(argument, "'" + std::string(wanted) + "' is not one of " + all);
+}
+
+DType dtype(std::string_view argument, nb::handle given, DType otherwise) {
+  if (given.is_none()) return otherwise;
+  // "torch.float32", numpy.float32 (a class), dtype('float32'), "float32", "f32": the last word tells.
+  const nb::object named = nb::getattr(given, "__name__", nb::none());
+  const auto whole = std::string(nb::str(named.is_none() ? given : nb::handle(named)).c_str());
+  const std::string word = whole.substr(whole.rfind('.') + 1);
+  struct Known {
+    std::string_view word;
+    DType dtype;
+  };
+  static constexpr Known known[] = {
+      {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16},
+      {"float64", DType::f64}, {"int32", DType::i32},   {"int64", DType::i64},
+      {"half", DType::f16},    {"float", DType::f32},   {"double", DType::f64}};
+  for (const Known& k : known) {
+    if (word == k.word || word == name(k.dtype)) return k.dtype;
+  }
+  raise_type(argument, "'" + whole + "' is not a dtype that onepass writes");
+}
+
+DType index_dtype(nb::handle given) {
+  const DType chosen = dtype("index_dtype", given, DType::i64);
+  if (is_floating(chosen)) raise_type("index_dtype", "neither int32 nor int64");
+  return chosen;
+}
+
+PerRow per_row(Call& call, std::string_view argument, nb::handle given) {
+  if (PyFloat_Check(given.ptr())) return number(argument, given);
+  if (is_array(given)) return call.input(argument, given);
+  return number(argument, given);
+}
+
+PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle given) {
+  if (PyLong_Check(given.ptr())) return integer(argument, given);
+  if (is_array(given)) return call.input(argument, given);
+  return integer(argument, given);
+}
+
+LogitArguments::LogitArguments(const nb::tuple& packed)
+    : scale(packed[0]),
+      temperature(packed[1]),
+      softcap(packed[2]),
+      mask(packed[3]),
+      lengths(packed[4]),
+      causal(packed[5]),
+      window(packed[6]) {}
+
+Mask LogitArguments::read_mask(Call& call) const {
+  Mask read;
+  if (nb::isinstance<nb::tuple>(mask)) {
+    for (const nb::handle part : nb::borrow<nb::tuple>(mask)) add_part(call, part, read);
+  } else if (!mask.is_none()) {
+    add_part(call, mask, read);
+  }
+  read.lengths = call.input("lengths", lengths);
+  read.causal = flag("causal", causal);
+  if (!window.is_none()) {
+    if (!nb::isinstance<nb::tuple>(window) || nb::len(window) != 2) {
+      refuse("window", window, "a pair (left, right)");
+    }
+    const auto sides = nb::borrow<nb::tuple>(window);
+    read.window_left = integer("window", sides[0]);
+    read.window_right = integer("window", sides[1]);
+  }
+  return read;
+}
+
+}  // namespace onepass::python

@@ -1,0 +1,189 @@
+#include "array.hpp"
+
+#include <string_view>
+#include <unordered_map>
+
+namespace onepass::python {
+namespace {
+
+std::string text_of(dlpack::DataType t) {
+  const char* const names[] = {"int", "uint", "float", "a handle, ", "bfloat", "complex", "bool"};
+  const std::string base = t.code < std::size(names) ? names[t.code] : "a type of code ";
+  return t.code == dlpack::kBool ? base : base + std::to_string(t.bits);
+}
+
+DType dtype_of(std::string_view argument, dlpack::DataType t) {
+  struct Known {
+    std::uint8_t code, bits;
+    DType dtype;
+  };
+  static constexpr Known known[] = {
+      {dlpack::kFloat, 32, DType::f32},   {dlpack::kFloat, 16, DType::f16},
+      {dlpack::kBfloat, 16, DType::bf16}, {dlpack::kFloat, 64, DType::f64},
+      {dlpack::kInt, 64, DType::i64},     {dlpack::kInt, 32, DType::i32},
+      {dlpack::kBool, 8, DType::u8},      {dlpack::kUInt, 8, DType::u8}};
+  for (const Known& k : known) {
+    if (t.lanes == 1 && t.code == k.code && t.bits == k.bits) return k.dtype;
+  }
+  raise_type(argument, "dtype " + text_of(t) +
+                           " is not one that onepass knows: float32, float16, "
+                           "bfloat16, float64, int32, int64, uint8 and bool are");
+}
+
+Array view_of(std::string_view argument, const dlpack::Tensor& t) {
+  const bool on_gpu = t.device.type == dlpack::kCuda || t.device.type == dlpack::kCudaManaged;
+  if (!on_gpu && t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost) {
+    raise_value(argument, "is on a device that is neither a CPU nor a CUDA GPU (DLPack's type " +
+                              std::to_string(t.device.type) + ")");
+  }
+  const auto rank = static_cast<std::size_t>(t.rank);
+  std::span<const std::int64_t> strides;
+  if (t.strides != nullptr) strides = {t.strides, rank};
+  Array array;
+  array.view = Tensor(static_cast<std::byte*>(t.data) + t.byte_offset, dtype_of(argument, t.dtype),
+                      std::span<const std::int64_t>(t.shape, rank), strides);
+  array.device = on_gpu ? dlpack::Device{dlpack::kCuda, t.device.id} : dlpack::Device{};
+  return array;
+}
+
+const dlpack::ExchangeApi* usable_api(nb::handle type) {
+  const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+  if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api") == 0) return nullptr;
+  const auto* api = static_cast<const dlpack::ExchangeApi*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  while (api != nullptr && api->version.major != 1) api = api->older;
+  return api != nullptr && api->tensor_from_object != nullptr ? api : nullptr;
+}
+
+// _arrays.py, where each library's ways are written down.
+nb::object arrays_module() { return nb::module_::import_("onepass._arrays"); }
+
+void throw_if(int failed) {
+  if (failed != 0) throw nb::python_error();
+}
+
+// A library's own words without the trace that may follow them.
+[[noreturn]] void raise_unreadable(std::string_view argument, const nb::python_error& error) {
+  const std::string whole = nb::str(error.value()).c_str();
+  raise_type(argument, "cannot be read: " + whole.substr(0, whole.find('\n')));
+}
+
+// A result that knows nothing of its input would be a gradient that is lost in silence.
+void check_gradient(std::string_view argument, nb::handle array) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  const nb::object wanted = nb::steal(PyObject_GetAttr(array.ptr(), name));
+  if (!wanted.is_valid()) throw nb::python_error();
+  if (wanted.ptr() != Py_True) return;
+  arrays_module().attr("refuse_gradient")(nb::str(argument.data(), argument.size()));
+}
+
+nb::object tuple_of(std::span<const std::int64_t> numbers) {
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
+  }
+  return tuple;
+}
+
+}  // namespace
+
+void raise_type(std::string_view argument, const std::string& what) {
+  throw nb::type_error((std::string(argument) + ": " + what).c_str());
+}
+
+void raise_value(std::string_view argument, const std::string& what) {
+  throw nb::value_error((std::string(argument) + ": " + what).c_str());
+}
+
+std::string name_of_type(nb::handle object) {
+  return std::string(nb::str(object.type().attr("__name__")).c_str());
+}
+
+bool is_array(nb::handle object) { return Kind::of(object).readable(); }
+
+// One look a type: to find that something is not there costs an exception.
+const Kind::Facts& Kind::facts_of(nb::handle array) {
+  static auto& known = *new std::unordered_map<PyTypeObject*, Facts>;
+  PyTypeObject* const type = Py_TYPE(array.ptr());
+  if (const auto found = known.find(type); found != known.end()) return found->second;
+  const nb::handle object(reinterpret_cast<PyObject*>(type));
+  object.inc_ref();  // its address must not become another type's
+  const nb::object python = arrays_module().attr("kind_of")(object);
+  Facts facts{.exchange = usable_api(object),
+              .python = python,
+              .capsule = python.attr("export"),
+              .empty = python.attr("empty"),
+              .immutable = nb::cast<bool>(python.attr("immutable")),
+              .readable = nb::hasattr(object, "__dlpack__"),
+              .differentiable = nb::hasattr(object, "requires_grad")};
+  return known.emplace(type, std::move(facts)).first->second;
+}
+
+Kind::Kind(nb::handle array) : like_(array), facts_(&facts_of(array)) {}
+
+Array Kind::read(std::string_view argument, nb::handle array) const {
+  if (facts_->differentiable) check_gradient(argument, array);
+  if (facts_->exchange != nullptr) {
+    dlpack::Tensor borrowed{};
+    if (facts_->exchange->tensor_from_object(array.ptr(), &borrowed) != 0) {
+      raise_unreadable(argument, nb::python_error());
+    }
+    return view_of(argument, borrowed);
+  }
+  if (!facts_->readable) {
+    raise_type(argument, "'" + name_of_type(array) + "' is not an array (it has no __dlpack__)");
+  }
+  // A capsule that nobody takes over frees its tensor itself.
+  nb::tuple exported;
+  try {
+    exported = nb::borrow<nb::tuple>(facts_->capsule(array));
+  } catch (const nb::python_error& error) {
+    raise_unreadable(argument, error);
+  }
+  nb::object capsule = exported[0];
+  dlpack::Tensor tensor{};
+  bool read_only = facts_->immutable;
+  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned") != 0) {
+    const auto* managed = static_cast<const dlpack::ManagedVersioned*>(
+        PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"));
+    tensor = managed->tensor;
+    read_only = read_only || (managed->flags & dlpack::kReadOnly) != 0;
+  } else {
+    const auto* managed =
+        static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    if (managed == nullptr) throw nb::python_error();
+    tensor = managed->tensor;
+  }
+  const bool bits_of_bf16 = nb::cast<bool>(exported[1]);
+  if (bits_of_bf16) tensor.dtype.code = dlpack::kBfloat;
+  Array read = view_of(argument, tensor);
+  read.read_only = read_only;
+  read.owner = std::move(capsule);
+  return read;
+}
+
+Array Kind::empty(std::span<const std::int64_t> shape, DType dtype) const {
+  const Tensor dense(nullptr, dtype, shape);
+  const std::span strides(dense.strides.data(), shape.size());
+  nb::object made =
+      facts_->empty(like_, tuple_of(shape), tuple_of(strides), static_cast<int>(dtype));
+  Array array = Kind::of(made).read("out", made);
+  array.owner = std::move(made);
+  array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
+  return array;
+}
+
+void* Kind::stream(dlpack::Device device) const {
+  void* stream = nullptr;
+  if (facts_->exchange != nullptr) {
+    throw_if(facts_->exchange->current_stream(device.type, device.id, &stream));
+    return stream;
+  }
+  return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(facts_->python.attr("stream")(like_)));
+}
+
+bool Kind::waits() const {
+  return facts_->exchange == nullptr && !nb::cast<bool>(facts_->python.attr("tells_stream"));
+}
+
+}  // namespace onepass::python

@@ -1,0 +1,149 @@
+#include "call.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace onepass::python {
+namespace {
+
+std::atomic<int> chosen_threads = 0;
+thread_local Explanation* asked_for = nullptr;
+
+std::string text_of(const Array& array) {
+  return array.on_gpu() ? "cuda:" + std::to_string(array.device.id) : "the CPU";
+}
+
+bool same_device(const Array& a, const Array& b) {
+  return a.device.type == b.device.type && a.device.id == b.device.id;
+}
+
+}  // namespace
+
+Extents Extents::of(const Tensor& t) {
+  return {.values = t.shape, .rank = static_cast<std::size_t>(t.rank)};
+}
+
+Extents Extents::without(std::int64_t axis) const {
+  const auto count = static_cast<std::int64_t>(rank);
+  if (axis < 0) axis += count;
+  if (axis < 0 || axis >= count) return *this;
+  Extents rest{.values = values, .rank = rank - 1};
+  std::copy(values.begin() + axis + 1, values.begin() + count, rest.values.begin() + axis);
+  return rest;
+}
+
+Extents Extents::with_last(std::int64_t extent) const {
+  Extents changed = *this;
+  if (rank > 0) changed.values[rank - 1] = extent;
+  return changed;
+}
+
+Call::Call(std::string_view argument, nb::handle first, nb::handle out)
+    : first_name_(argument), kind_(Kind::of(first)), first_(read(argument, first)), out_(out) {
+  if (first_.view.rank > kMaxRank) {
+    raise_value(argument, std::to_string(first_.view.rank) + " dimensions, at most " +
+                              std::to_string(kMaxRank) + " are supported");
+  }
+}
+
+Array Call::read(std::string_view argument, nb::handle given) {
+  Array array = Kind::of(given).read(argument, given);
+  if (array.owner.is_valid()) kept_.push_back(array.owner);
+  return array;
+}
+
+Array Call::read_here(std::string_view argument, nb::handle given) {
+  Array array = read(argument, given);
+  if (!same_device(array, first_)) {
+    raise_value(argument, "is on " + text_of(array) + ", " + std::string(first_name_) + " is on " +
+                              text_of(first_));
+  }
+  return array;
+}
+
+ConstTensor Call::input(std::string_view argument, nb::handle given) {
+  if (given.is_none()) return {};
+  return read_here(argument, given).view;
+}
+
+// `out` is the first result, or a tuple with one entry a result.
+nb::handle Call::own_output(std::size_t index) const {
+  if (!nb::isinstance<nb::tuple>(out_)) return index == 0 ? out_ : nb::handle(Py_None);
+  const auto given = nb::borrow<nb::tuple>(out_);
+  return index < given.size() ? nb::handle(given[index]) : nb::handle(Py_None);
+}
+
+Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype) {
+  const nb::handle own = own_output(result_count_);
+  if (own.is_none()) {
+    Array made = kind_.empty(shape, dtype);
+    results_[result_count_++] = std::move(made.owner);
+    return made.view;
+  }
+  const Array given = read_here(argument, own);
+  if (given.read_only) raise_value(argument, "is read-only");
+  results_[result_count_++] = nb::borrow(own);
+  return given.view;
+}
+
+Context Call::context() const {
+  Context context =
+      first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)) : Context::cpu(num_threads());
+  return asked_for != nullptr ? context.explaining(*asked_for) : context;
+}
+
+nb::object Call::workspace(std::size_t bytes, Context& context) const {
+  const std::int64_t extent[] = {static_cast<std::int64_t>(bytes)};
+  Array memory = kind_.empty(extent, DType::u8);
+  context = context.with_workspace(memory.view.data, bytes);
+  return std::move(memory.owner);
+}
+
+void Call::check_results() const {
+  if (nb::isinstance<nb::tuple>(out_) && nb::len(out_) > result_count_) {
+    raise_value("out", std::to_string(nb::len(out_)) + " arrays for " +
+                           std::to_string(result_count_) + " results");
+  }
+}
+
+nb::object Call::results() {
+  if (result_count_ == 1) return std::move(results_[0]);
+  nb::object all = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(result_count_)));
+  for (std::size_t i = 0; i < result_count_; ++i) {
+    PyTuple_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), results_[i].release().ptr());
+  }
+  return all;
+}
+
+void raise_unless_ok(const Status& status) {
+  const auto exception = [&] {
+    switch (status.code()) {
+      case Code::invalid_argument: return PyExc_ValueError;
+      case Code::unsupported: return PyExc_NotImplementedError;
+      case Code::out_of_memory: return PyExc_MemoryError;
+      default: return PyExc_RuntimeError;
+    }
+  };
+  if (status.ok()) return;
+  PyErr_SetString(exception(), status.message().c_str());
+  throw nb::python_error();
+}
+
+void set_num_threads(int threads) {
+  if (threads < 0) raise_value("threads", std::to_string(threads) + " is negative");
+  chosen_threads = threads;
+}
+
+int num_threads() { return chosen_threads; }
+
+Explanation explain(nb::handle function, const nb::args& args, const nb::kwargs& kwargs) {
+  Explanation told;
+  struct Asking {
+    explicit Asking(Explanation& here) { asked_for = &here; }
+    ~Asking() { asked_for = nullptr; }
+  } const asking(told);
+  function(*args, **kwargs);
+  return told;
+}
+
+}  // namespace onepass::python

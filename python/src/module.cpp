@@ -1,0 +1,39 @@
+// The extension module onepass._native.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "call.hpp"
+#include "ops.hpp"
+
+namespace onepass::python {
+namespace {
+
+void add_plans(nb::module_& module) {
+  using Class = nb::class_<Explanation>;
+  Class(module, "Explanation")
+      .def_prop_ro("plan", [](const Explanation& e) { return to_string(e.plan); })
+      .def_prop_ro("variant", [](const Explanation& e) { return e.plan.variant; })
+      .def_prop_ro("scratch_bytes", [](const Explanation& e) { return e.plan.scratch_bytes; })
+      .def_ro("reasons", &Explanation::reasons)
+      .def_ro("least_bytes", &Explanation::least_bytes)
+      .def_ro("planned_bytes", &Explanation::planned_bytes);
+  module.def("explain", &explain);
+}
+
+}  // namespace
+}  // namespace onepass::python
+
+NB_MODULE(_native, module) {
+  namespace python = onepass::python;
+  python::add_rows(module);
+  python::add_losses(module);
+  python::add_choices(module);
+  python::add_plans(module);
+  module.def("set_num_threads", &python::set_num_threads);
+  module.def("get_num_threads", &python::num_threads);
+  module.attr("has_cuda") = ONEPASS_PYTHON_HAS_CUDA != 0;
+  module.attr("version") = ONEPASS_PYTHON_VERSION;
+}

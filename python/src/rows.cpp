@@ -1,0 +1,60 @@
+// softmax, log_softmax, logsumexp and the gradients of the first two.
+
+#include "arguments.hpp"
+#include "onepass/ops.hpp"
+#include "ops.hpp"
+
+namespace onepass::python {
+namespace {
+
+using Forward = Status(const Context&, ConstTensor, Tensor, const SoftmaxOptions&);
+using Backward = Status(const Context&, ConstTensor, ConstTensor, Tensor, const BackwardOptions&);
+
+template <Forward op>
+nb::object forward(nb::handle x, nb::handle axis, const nb::tuple& logits, nb::handle out_dtype,
+                   nb::handle return_lse, nb::handle out, nb::handle variant,
+                   nb::handle batch_invariant) {
+  constexpr bool keeps_axis = op != &onepass::logsumexp;
+  Call call("x", x, out);
+  SoftmaxOptions options;
+  options.axis = static_cast<int>(integer("axis", axis));
+  LogitArguments(logits).read(call, options);
+  options.variant = text("variant", variant);
+  options.batch_invariant = flag("batch_invariant", batch_invariant);
+  const Extents whole = Extents::of(call.first());
+  const Extents rows = whole.without(options.axis);
+  const DType in = call.first().dtype;
+  const Tensor y = call.output("out", keeps_axis ? whole : rows, dtype("dtype", out_dtype, in));
+  options.lse = call.output_if(flag("return_lse", return_lse), "lse", rows, sum_dtype(in));
+  return call.run([&](const Context& context) { return op(context, call.first(), y, options); });
+}
+
+template <Backward op>
+nb::object backward(nb::handle y, nb::handle dy, nb::handle x, nb::handle axis,
+                    const nb::tuple& logits, nb::handle out_dtype, nb::handle out,
+                    nb::handle variant, nb::handle batch_invariant) {
+  Call call("y", y, out);
+  BackwardOptions options;
+  options.axis = static_cast<int>(integer("axis", axis));
+  LogitArguments(logits).read(call, options);
+  options.x = call.input("x", x);
+  options.variant = text("variant", variant);
+  options.batch_invariant = flag("batch_invariant", batch_invariant);
+  const ConstTensor gradient = call.input("dy", dy);
+  const Tensor dx =
+      call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
+  return call.run(
+      [&](const Context& context) { return op(context, call.first(), gradient, dx, options); });
+}
+
+}  // namespace
+
+void add_rows(nb::module_& module) {
+  define(module, "softmax", &forward<onepass::softmax>);
+  define(module, "log_softmax", &forward<onepass::log_softmax>);
+  define(module, "logsumexp", &forward<onepass::logsumexp>);
+  define(module, "softmax_backward", &backward<onepass::softmax_backward>);
+  define(module, "log_softmax_backward", &backward<onepass::log_softmax_backward>);
+}
+
+}  // namespace onepass::python

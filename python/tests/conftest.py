@@ -1,0 +1,112 @@
+"""The libraries whose arrays every op is tried on, on each device that is there."""
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+TOLERANCE = {"float64": 1e-12, "float32": 5e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+
+def has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def has_gpu() -> bool:
+    if not has("torch"):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@dataclass(frozen=True)
+class Library:
+    """Arrays of one library on one device."""
+
+    name: str
+    device: str
+
+    def array(self, values: Any, dtype: str | None = None) -> Any:
+        values = np.asarray(values)
+        dtype = dtype or values.dtype.name
+        if self.name == "numpy":
+            return values.astype(_numpy_dtype(dtype))
+        if self.name == "torch":
+            import torch
+
+            return torch.tensor(values, device=self.device).to(getattr(torch, dtype))
+        if self.name == "cupy":
+            import cupy
+
+            return cupy.asarray(values.astype(dtype))
+        import jax.numpy
+
+        return jax.numpy.asarray(values, dtype=dtype)
+
+    def numpy(self, array: Any) -> np.ndarray:
+        """In float64, or the integers as they are."""
+        if self.name == "torch":
+            array = array.detach().cpu()
+            array = array.double() if array.is_floating_point() else array
+        if self.name == "cupy":
+            array = array.get()
+        array = np.asarray(array)
+        return array if array.dtype.kind in "iub" else array.astype(np.float64)
+
+    def dtype(self, array: Any) -> str:
+        return str(array.dtype).rpartition(".")[2]
+
+    def is_own(self, array: Any) -> bool:
+        return type(array).__module__.split(".")[0].removesuffix("lib") == self.name
+
+
+def _numpy_dtype(name: str) -> Any:
+    if name != "bfloat16":
+        return name
+    import ml_dtypes
+
+    return ml_dtypes.bfloat16
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "library" in metafunc.fixturenames:
+        metafunc.parametrize("library", _libraries(), ids=lambda library: f"{library.name}-{library.device}")
+    if "device" in metafunc.fixturenames:
+        gpu = pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="no GPU"))
+        metafunc.parametrize("device", ["cpu", gpu])
+
+
+def _libraries() -> list[Any]:
+    def param(name: str, device: str, there: bool, reason: str) -> Any:
+        return pytest.param(Library(name, device), marks=pytest.mark.skipif(not there, reason=reason))
+
+    libraries = [
+        param("numpy", "cpu", True, ""),
+        param("torch", "cpu", has("torch"), "no torch"),
+        param("torch", "cuda", has_gpu(), "no torch with a GPU"),
+        param("jax", "cpu", has("jax"), "no jax"),
+    ]
+    return libraries + ([param("cupy", "cuda", has_gpu(), "no GPU")] if has("cupy") else [])
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def dtypes_of(library: Library) -> list[str]:
+    if library.name == "jax":
+        return ["float32", "float16", "bfloat16"]  # 64 bits are switched off
+    if library.name == "cupy" or (library.name == "numpy" and not has("ml_dtypes")):
+        return ["float32", "float16", "float64"]
+    return ["float32", "float16", "bfloat16", "float64"]
+
+
+@pytest.fixture(params=["float32", "float16", "bfloat16", "float64"])
+def dtype(request: pytest.FixtureRequest, library: Library) -> str:
+    if request.param not in dtypes_of(library):
+        pytest.skip(f"{library.name} has no {request.param} here")
+    return request.param

@@ -1,0 +1,297 @@
+"""What arrays may be, what they may not be, and that neither ends in a crash."""
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+import reference
+from conftest import has, has_gpu
+
+import onepass
+
+
+def test_nothing_is_copied(library):
+    if library.name == "jax":
+        pytest.skip("its arrays cannot be written into")
+    x = library.array(np.zeros((4, 8), np.float32))
+    out = library.array(np.ones((4, 8), np.float32))
+    assert onepass.softmax(x, out=out) is out
+    np.testing.assert_allclose(library.numpy(out), 1 / 8)
+    assert onepass.softmax(x, out=x) is x
+    np.testing.assert_allclose(library.numpy(x), 1 / 8)
+
+
+def test_strides(random):
+    whole = random.normal(size=(6, 8, 10)).astype(np.float32)
+    views = [whole[:, ::2], whole[::-1], whole[..., ::-3], whole.T, whole[2:3, :, 5], whole.transpose(1, 0, 2)]
+    for x in views:
+        np.testing.assert_allclose(onepass.softmax(x), reference.softmax(x), rtol=2e-6)
+    out = np.zeros((6, 16), np.float32)
+    onepass.softmax(whole[:, :, 0], out=out[:, ::2])
+    np.testing.assert_allclose(out[:, ::2], reference.softmax(whole[:, :, 0]), rtol=2e-6)
+    assert (out[:, 1::2] == 0).all()
+
+
+def test_broadcast_input():
+    x = np.broadcast_to(np.arange(4, dtype=np.float32), (3, 4))
+    np.testing.assert_allclose(onepass.softmax(x), reference.softmax(x), rtol=2e-6)
+    with pytest.raises(ValueError, match="read-only"):
+        onepass.softmax(x, out=x)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0), (2, 0, 3)])
+def test_empty(shape, library):
+    x = library.array(np.zeros(shape, np.float32))
+    assert tuple(onepass.softmax(x).shape) == shape
+    lse = library.numpy(onepass.logsumexp(x))
+    assert lse.shape == shape[:-1] and (lse == -np.inf).all()
+
+
+def test_one_number(library):
+    assert library.numpy(onepass.softmax(library.array(np.float32(3)))) == 1
+
+
+def test_nan_and_infinities(library):
+    x = np.array([[0, np.nan], [-np.inf, -np.inf], [-np.inf, 0], [np.inf, 0]], np.float32)
+    y = library.numpy(onepass.softmax(library.array(x)))
+    assert np.isnan(y[0]).all() and (y[1] == 0).all() and y[2].tolist() == [0, 1] and np.isnan(y[3, 0])
+
+
+def test_read_only():
+    x = np.zeros((2, 2), np.float32)
+    x.flags.writeable = False
+    assert (onepass.softmax(x) == 0.5).all()
+    with pytest.raises(ValueError, match="out: is read-only"):
+        onepass.softmax(x, out=x)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"x": [1.0, 2.0]}, TypeError, "x: 'list' is not an array"),
+        ({"x": None}, TypeError, "x: 'NoneType' is not an array"),
+        ({"x": np.zeros(2, np.int32)}, ValueError, "x: dtype i32"),
+        ({"x": np.zeros(2, np.int16)}, TypeError, "x: dtype int16 is not one that onepass knows"),
+        ({"x": np.zeros(2, complex)}, TypeError, "x: dtype complex128"),
+        ({"x": np.zeros(2, object)}, TypeError, "x: cannot be read"),
+        ({"x": np.zeros(2, ">f4")}, TypeError, "x: cannot be read: .*byte order"),
+        ({"x": np.zeros((1,) * 9, np.float32)}, ValueError, "x: 9 dimensions"),
+        ({"axis": 2}, ValueError, "axis: 2 is outside"),
+        ({"axis": 0.5}, TypeError, "axis: 'float' is not an integer"),
+        ({"axis": 2**70}, ValueError, "axis: .* does not fit"),
+        ({"scale": "1"}, TypeError, "scale: 'str' is not a number"),
+        ({"temperature": -1.0}, ValueError, "temperature: -1"),
+        ({"temperature": np.zeros(3, np.float32)}, ValueError, "temperature"),
+        ({"softcap": None}, TypeError, "softcap: 'NoneType' is not a number"),
+        ({"mask": np.zeros(5, bool)}, ValueError, "mask"),
+        ({"mask": (np.zeros(3), np.zeros(3))}, ValueError, "mask: two parts"),
+        ({"mask": 3}, TypeError, "mask: 'int' is not an array"),
+        ({"lengths": np.zeros(2)}, ValueError, "lengths"),
+        ({"lengths": np.array([1, 9])}, ValueError, "lengths"),
+        ({"causal": 1}, TypeError, "causal: 'int' is not True or False"),
+        ({"window": 3}, TypeError, "window: 'int' is not a pair"),
+        ({"dtype": "int8"}, TypeError, "dtype: 'int8'"),
+        ({"dtype": "i32"}, ValueError, "dtype i32"),
+        ({"out": np.zeros((2, 4), np.float32)}, ValueError, r"y: shape \[2, 4\]"),
+        ({"out": (None, None)}, ValueError, "out: 2 arrays for 1 results"),
+        ({"out": [1]}, TypeError, "out: 'list' is not an array"),
+        ({"variant": 1}, TypeError, "variant: 'int' is not a string"),
+    ],
+)
+def test_what_cannot_be(change, error, message):
+    arguments = {"x": np.zeros((2, 3), np.float32)} | change
+    with pytest.raises(error, match=message):
+        onepass.softmax(**arguments)
+
+
+def test_out_that_overlaps():
+    x = np.zeros((3, 4), np.float32)
+    with pytest.raises(ValueError, match="overlaps"):
+        onepass.softmax(x[:2], out=x[1:])
+
+
+def test_arrays_of_several_libraries_meet():
+    torch = pytest.importorskip("torch")
+    mask = np.array([True, False, True])
+    np.testing.assert_allclose(onepass.softmax(torch.zeros(2, 3), mask=mask), [[0.5, 0, 0.5]] * 2)
+    out = np.zeros((2, 3), np.float32)
+    assert onepass.softmax(torch.zeros(2, 3), out=out) is out
+    np.testing.assert_allclose(out, 1 / 3)
+
+
+class Elsewhere:
+    """An array that says it is on another device: how a GPU's looks to somebody without one."""
+
+    def __init__(self, array, device_type):
+        self.array = array
+        self.device = array.device
+        self.device_type = device_type
+
+    def __array_namespace__(self):
+        return np
+
+    def __dlpack_device__(self):
+        return self.device_type, 0
+
+    def __dlpack__(self, **arguments):
+        if "max_version" in arguments:
+            raise TypeError("from before DLPack 1.0")
+        capsule = self.array.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        device = ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8)
+        device.value = self.device_type
+        return capsule
+
+
+CPU, CUDA, METAL = 1, 2, 8
+
+
+def test_devices():
+    x = np.zeros((2, 4), np.float32)
+    assert (onepass.softmax(Elsewhere(x, CPU)) == 0.25).all(), "any library with the array API will do"
+    with pytest.raises(ValueError, match="mask: is on cuda:0, x is on the CPU"):
+        onepass.softmax(x, mask=Elsewhere(x, CUDA))
+    with pytest.raises(ValueError, match="out: is on cuda:0, x is on the CPU"):
+        onepass.softmax(x, out=Elsewhere(x, CUDA))
+    with pytest.raises(ValueError, match="x: is on a device that is neither"):
+        onepass.softmax(Elsewhere(x, METAL))
+
+
+@pytest.mark.skipif(onepass.has_cuda and has_gpu(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there():
+    with pytest.raises(NotImplementedError, match="cuda: "):
+        onepass.softmax(Elsewhere(np.zeros((2, 4), np.float32), CUDA))
+
+
+@pytest.mark.skipif(not has("torch"), reason="no torch")
+class TestTorch:
+    def test_no_gradient_is_lost_in_silence(self):
+        import torch
+
+        x = torch.zeros(2, 3, requires_grad=True)
+        with pytest.raises(TypeError, match="x: requires grad.*onepass.torch"):
+            onepass.softmax(x)
+        with torch.no_grad():
+            assert onepass.softmax(x).shape == (2, 3)
+
+    def test_results_are_its_own(self, device):
+        """Of its allocator: they can be resized, and record_stream finds them."""
+        import torch
+
+        x = torch.zeros(2, 3, device=device)
+        for result in (onepass.softmax(x), *onepass.topk(x, 2)):
+            assert result.untyped_storage().resizable()
+
+    def test_a_subclass_is_a_tensor(self):
+        import torch
+
+        with torch.no_grad():
+            assert (onepass.softmax(torch.nn.Parameter(torch.zeros(2, 2))) == 0.5).all()
+
+    def test_before_the_table_of_c_functions(self, device):
+        import torch
+
+        class Old(torch.Tensor):
+            __dlpack_c_exchange_api__ = None
+
+        x = torch.randn(3, 5, device=device)
+        y = onepass.softmax(x.as_subclass(Old), dtype="bfloat16", mask=(x > 0).as_subclass(Old))
+        assert isinstance(y, torch.Tensor) and y.dtype == torch.bfloat16
+        torch.testing.assert_close(y, onepass.softmax(x, dtype="bfloat16", mask=x > 0))
+
+    def test_tensors_without_memory(self):
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with pytest.raises(TypeError, match="x: cannot be read"):
+            onepass.softmax(torch.zeros(2, 3, device="meta"))
+        with pytest.raises(TypeError, match="x: cannot be read"):
+            onepass.softmax(torch.zeros(3, 3).to_sparse())
+        with FakeTensorMode(), pytest.raises((TypeError, ValueError), match="x"):
+            onepass.softmax(torch.zeros(2, 3))
+
+    @pytest.mark.skipif(not has_gpu(), reason="no GPU")
+    def test_devices_must_agree(self):
+        import torch
+
+        x = torch.zeros(2, 3, device="cuda")
+        with pytest.raises(ValueError, match="mask: is on the CPU, x is on cuda:0"):
+            onepass.softmax(x, mask=torch.zeros(3))
+        with pytest.raises(ValueError, match="out: is on the CPU"):
+            onepass.softmax(x, out=torch.zeros(2, 3))
+
+    @pytest.mark.skipif(not has_gpu(), reason="no GPU")
+    def test_works_on_the_current_stream(self):
+        import torch
+
+        x = torch.randn(4096, 4096, device="cuda")
+        expected = x.softmax(-1)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(100_000_000)  # what is queued before must be seen
+            y = onepass.softmax(x.mul_(1))
+        side.synchronize()
+        torch.testing.assert_close(y, expected)
+
+    @pytest.mark.skipif(not has_gpu() or __import__("torch").cuda.device_count() < 2, reason="no second GPU")
+    def test_another_gpu_than_the_current_one(self):
+        import torch
+
+        x = torch.randn(8, 100, device="cuda:1")
+        torch.testing.assert_close(onepass.softmax(x), x.softmax(-1))
+        assert torch.cuda.current_device() == 0
+
+
+def test_from_many_threads(random):
+    inputs = [random.normal(size=(50, 1000)).astype(np.float32) for _ in range(8)]
+    wrong = []
+
+    def work(x):
+        for _ in range(20):
+            if not np.allclose(onepass.softmax(x), reference.softmax(x), rtol=1e-5, atol=1e-7):
+                wrong.append(x)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_others_run_meanwhile():
+    """The interpreter's lock is released: a second thread makes progress while a long call computes."""
+    x = np.zeros((4096, 4096), np.float32)
+    out = np.empty_like(x)
+    stop = threading.Event()
+    steps = []
+
+    def count():
+        while not stop.is_set():
+            steps.append(stop.wait(0.0005))
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    onepass.softmax(x, out=out)
+    before = len(steps)
+    onepass.softmax(x, out=out)
+    after = len(steps)
+    stop.set()
+    counter.join()
+    assert after > before
+
+
+def test_threads_can_be_chosen(random):
+    x = random.normal(size=(300, 1000)).astype(np.float32)
+    onepass.set_num_threads(1)
+    try:
+        assert "threads=1" in onepass.explain(onepass.softmax, x).plan
+        one = onepass.softmax(x)
+    finally:
+        onepass.set_num_threads(0)
+    np.testing.assert_allclose(onepass.softmax(x), one, rtol=1e-6)
+    with pytest.raises(ValueError, match="threads: -1 is negative"):
+        onepass.set_num_threads(-1)

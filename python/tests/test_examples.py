@@ -1,0 +1,26 @@
+"""Each example runs, and shows what it says."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_sample_from_logits(capsys):
+    runpy.run_path(str(EXAMPLES / "sample_from_logits.py"))
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_train():
+    pytest.importorskip("torch")
+    torchs, ours = runpy.run_path(str(EXAMPLES / "train.py"))["main"]()
+    np.testing.assert_allclose(ours, torchs, rtol=1e-2)
+    assert ours[-1] < 0.6 * ours[0]
+
+
+def test_every_example_is_tested():
+    text = Path(__file__).read_text()
+    assert all(example.name in text for example in EXAMPLES.glob("*.py"))

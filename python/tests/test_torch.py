@@ -1,0 +1,205 @@
+"""The operators of PyTorch: gradients, opcheck, torch.compile, CUDA graphs, modules."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402, N812
+
+import onepass.torch  # noqa: E402
+from onepass.torch._schema import Logits  # noqa: E402
+
+PLAIN = Logits.pack(1.0, 1.0, 0.0, None, None, False, None)
+
+
+@pytest.fixture
+def x(device):
+    torch.manual_seed(7)
+    return torch.randn(5, 6, dtype=torch.float64, device=device, requires_grad=True)
+
+
+@pytest.fixture
+def target(device):
+    return torch.tensor([0, 5, 2, -100, 3], device=device)
+
+
+def row_options(device):
+    rows = torch.linspace(0.5, 2, 5, dtype=torch.float64, device=device)
+    keep = torch.arange(6, device=device) != 2
+    bias = torch.linspace(-1, 1, 6, dtype=torch.float64, device=device)
+    return [
+        {},
+        {"scale": 2.0, "temperature": rows},
+        {"softcap": 3.0, "scale": rows},
+        {"mask": keep, "lengths": torch.tensor([6, 3, 4, 5, 6], device=device)},
+        {"mask": (keep, bias), "temperature": 0.7},
+    ]
+
+
+@pytest.mark.parametrize("case", range(5))
+@pytest.mark.parametrize("name", ["softmax", "logsumexp"])
+def test_gradients(name, case, device, x):
+    options = row_options(device)[case]
+    function = getattr(onepass.torch, name)
+    assert torch.autograd.gradcheck(lambda x: function(x, **options), (x,))
+    if not options:
+        assert torch.autograd.gradcheck(lambda x: function(x, 0), (x,))
+
+
+@pytest.mark.parametrize("case", range(3))  # not those that hide: their −inf has no numerical derivative
+def test_gradient_of_log_softmax(case, device, x):
+    options = row_options(device)[case]
+    assert torch.autograd.gradcheck(lambda x: onepass.torch.log_softmax(x, **options), (x,))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "z_loss": 0.1}, {"softcap": 3.0}])
+def test_gradient_of_cross_entropy(reduction, options, x, target):
+    def loss(x):
+        return onepass.torch.cross_entropy(x, target, reduction=reduction, **options)
+
+    assert torch.autograd.gradcheck(loss, (x,))
+
+
+def test_as_torch_does(device, x, target):
+    torch.testing.assert_close(onepass.torch.softmax(x, 0), F.softmax(x, 0))
+    torch.testing.assert_close(onepass.torch.log_softmax(x, 1), F.log_softmax(x, 1))
+    torch.testing.assert_close(onepass.torch.logsumexp(x, 1), x.logsumexp(1))
+    for reduction in ("none", "sum", "mean"):
+        options = {"reduction": reduction, "label_smoothing": 0.1}
+        ours, theirs = (f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+        torch.testing.assert_close(ours, theirs)
+        (mine,) = torch.autograd.grad(ours.sum(), x)
+        (other,) = torch.autograd.grad(theirs.sum(), x)
+        torch.testing.assert_close(mine, other)
+    image = torch.randn(2, 4, 3, 5, device=device)  # classes are the second dimension
+    classes = torch.randint(0, 4, (2, 3, 5), device=device)
+    torch.testing.assert_close(onepass.torch.cross_entropy(image, classes), F.cross_entropy(image, classes))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half(dtype, device):
+    x = torch.randn(8, 100, device=device, dtype=dtype, requires_grad=True)
+    target = torch.randint(0, 100, (8,), device=device)
+    y = onepass.torch.softmax(x, dtype=torch.float32)
+    assert y.dtype == torch.float32
+    y.square().sum().backward()
+    assert x.grad.dtype == dtype
+    loss = onepass.torch.cross_entropy(x, target, dtype=torch.float32)
+    torch.testing.assert_close(loss, F.cross_entropy(x.float(), target), rtol=1e-4, atol=1e-4)
+    loss.backward()
+
+
+def test_options_are_constants(x):
+    with pytest.raises(NotImplementedError, match="scale_rows: requires grad"):
+        onepass.torch.softmax(x, scale=torch.ones(5, dtype=x.dtype, device=x.device, requires_grad=True))
+
+
+def test_lse_has_no_gradient(x, target):
+    loss, lse = onepass.torch.cross_entropy(x, target, return_lse=True)
+    assert loss.requires_grad and not lse.requires_grad
+    torch.testing.assert_close(lse, x.detach().logsumexp(-1))
+
+
+def test_no_gradient_is_lost_in_silence(x):
+    for choose in (onepass.torch.topk, onepass.torch.gate):
+        with pytest.raises(NotImplementedError, match="has no gradient: pass the detached tensor"):
+            choose(x.float(), 2)
+    assert onepass.torch.sample(x.float()).shape == (5,)
+    (first,) = torch.autograd.grad(onepass.torch.softmax(x).square().sum(), x)
+    assert first.shape == x.shape
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        torch.autograd.grad(onepass.torch.softmax(x).square().sum(), x, create_graph=True)
+
+
+def operators(device, x, target):
+    """Every operator with arguments for it."""
+    ops = torch.ops.onepass
+    other = Logits.pack(2.0, torch.full((5,), 0.7, device=device), 3.0, x.detach() > -1, None, True, (2, -1))
+    y, dy = x.detach().softmax(-1), torch.randn_like(x)
+    loss = (-100, 0.1, 0.0, "mean", None, False)
+    lse = x.detach().logsumexp(-1)
+    one = torch.ones((), dtype=x.dtype, device=device)
+    plain = x.detach()
+    float32 = plain.float()
+    return {
+        "softmax": (ops.softmax, (x, -1, *PLAIN, None, False)),
+        "softmax, options": (ops.softmax, (x, -1, *other, torch.float32, True)),
+        "softmax, transposed": (ops.softmax, (x.T, -1, *PLAIN, None, False)),
+        "softmax, every other": (ops.softmax, (x[:, ::2], -1, *PLAIN, None, False)),
+        "log_softmax": (ops.log_softmax, (x, 0, *PLAIN, None, False)),
+        "logsumexp": (ops.logsumexp, (x, -1, *PLAIN, None, False)),
+        "softmax_backward": (ops.softmax_backward, (y, dy, None, -1, *PLAIN, None, False)),
+        "log_softmax_backward": (ops.log_softmax_backward, (y.log(), dy, None, -1, *PLAIN, None, False)),
+        "cross_entropy": (ops.cross_entropy, (x, target, -1, *PLAIN, *loss)),
+        "cross_entropy_backward": (
+            ops.cross_entropy_backward,
+            (plain, target, one, lse, -1, *PLAIN, *loss),
+        ),
+        "softmax_topk": (
+            ops.softmax_topk,
+            (float32, 2, "probability", True, *PLAIN, torch.float16, torch.int32),
+        ),
+        "sample": (
+            ops.sample,
+            (float32, 3, None, 0.9, None, 0.0, None, 7, None, 0, None, *PLAIN, torch.int64),
+        ),
+        "gate": (ops.gate, (float32, 2, "sigmoid", None, True, 1.0, None, torch.int64)),
+    }
+
+
+@pytest.mark.parametrize("name", operators("cpu", torch.zeros(5, 6), torch.zeros(5, dtype=torch.int64)))
+def test_opcheck(name, device, x, target):
+    op, arguments = operators(device, x, target)[name]
+    torch.library.opcheck(op.default, arguments)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile(dynamic, device):
+    def step(x, target):
+        y = onepass.torch.softmax(x * 2, temperature=0.7, causal=True)
+        values, indices = onepass.torch.topk(y.detach(), 2)
+        token = onepass.torch.sample(x.detach(), top_k=5, seed=target)
+        weights, _ = onepass.torch.gate(x.detach(), 2)
+        loss = onepass.torch.cross_entropy(x, target) + onepass.torch.logsumexp(x).mean()
+        return loss + y.sum() + values.sum() + weights.sum(), indices, token
+
+    compiled = torch.compile(step, fullgraph=True, dynamic=dynamic)
+    for rows in (4, 6):
+        x = torch.randn(rows, 10, device=device)
+        mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+        target = torch.arange(rows, device=device)
+        expected, got = step(mine, target), compiled(theirs, target)
+        for a, b in zip(expected, got):
+            torch.testing.assert_close(a, b)
+        expected[0].backward()
+        got[0].backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20)])  # the second needs workspace
+def test_cuda_graph(shape):
+    x = torch.randn(shape, device="cuda")
+    for function in (
+        onepass.softmax,
+        onepass.torch.softmax,
+        lambda x: onepass.topk(x, 50)[0],
+        lambda x: onepass.sample(x, seed=3),
+    ):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = function(x)
+        for _ in range(2):
+            x.normal_()
+            graph.replay()
+            torch.testing.assert_close(y, function(x))
+
+
+def test_modules(device, x, target):
+    softmax = onepass.torch.nn.Softmax(dim=0, temperature=0.5)
+    torch.testing.assert_close(softmax(x), F.softmax(2 * x, 0))
+    loss = onepass.torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=5)
+    expected = F.cross_entropy(x, target.clamp(min=0), label_smoothing=0.1, ignore_index=5)
+    torch.testing.assert_close(loss(x, target.clamp(min=0)), expected)
+    assert torch.compile(softmax, fullgraph=True)(x).shape == x.shape
