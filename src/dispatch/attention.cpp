@@ -93,7 +93,7 @@ Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
     if (v.role != Role::ship || v.device != m.device()) continue;
     if (std::string no = v.refuses(p, m); !no.empty()) {
       refusal = std::string(v.name) + ": " + no;
-    } else if (v.name == "hopper" && !attention_gpu::hopper_fills(p, m)) {
+    } else if (v.name == "hopper" && !p.batch_invariant && !attention_gpu::hopper_fills(p, m)) {
       say(reasons, "not hopper: ", attention_gpu::hopper_tiles(p.attention),
           " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");
     } else {

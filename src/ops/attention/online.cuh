@@ -140,6 +140,9 @@ class Online {
     }
   }
 
+  // False, and known only when all weights of a tile are: none of them is negative.
+  __device__ bool never() const { return d_[0] + d_[1] < 0; }
+
   // The state of a row, of all its lanes together, in logits.
   __device__ State<float> row(int r) const {
     float d = d_[r];

@@ -52,6 +52,11 @@ __device__ inline bool only_scaled(const AttentionArgs& a) {
   return a.softcap == 0 && a.scale > 0 && !a.alibi && !a.additive && !a.boolean;
 }
 
+__device__ inline void store16(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+
 // The elements of 16 bytes, wherever they begin.
 template <class Stored>
 __device__ inline void fetch16(unsigned to, const Stored* from, bool there, bool aligned) {
@@ -66,9 +71,7 @@ __device__ inline void fetch16(unsigned to, const Stored* from, bool there, bool
       words[i] = from[2 * i].bits | static_cast<unsigned>(from[2 * i + 1].bits) << 16;
     }
   }
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]),
-               "r"(words[2]), "r"(words[3])
-               : "memory");
+  store16(to, words[0], words[1], words[2], words[3]);
 }
 
 // How the threads of a block copy a tile of rows: some neighbours a row, 16 bytes each, the others further rows.
@@ -80,14 +83,14 @@ struct CopyLanes {
   static constexpr int kRows = Threads / kLanes;  // at a time
 
   // body(row, chunk) for each 16 bytes of so many rows that this thread copies.
-  template <int Rows, class Body>
+  template <int Rows, int Unrolled, class Body>
   __device__ static void each(Body&& body) {
     const auto thread = static_cast<int>(threadIdx.x);
 #pragma unroll
     for (int first = 0; first < kChunks; first += kLanes) {
       const int chunk = first + thread % kLanes;
       if (chunk >= kChunks) continue;
-#pragma unroll 8
+#pragma unroll Unrolled
       for (int row = thread / kLanes; row < Rows; row += kRows) body(row, chunk);
     }
   }
@@ -98,7 +101,7 @@ template <class Stored, int Columns, int Rows, int Threads>
 __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
                                     bool aligned) {
   const auto* q = static_cast<const Stored*>(rows.a.q.data);
-  CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
+  CopyLanes<Columns, Threads>::template each<Rows, 1>([&](int row, int chunk) {
     const bool there = first + row < rows.count() && 8 * chunk < rows.a.dim;
     const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(first + row),
                                                     rows.s.q_first + rows.query(first + row)) +
@@ -120,19 +123,29 @@ class Tokens {
       table_ = pages.table + rows.b * pages.stride;
       page_ = operand.batch;
       size_ = static_cast<unsigned>(pages.size);
-      most_ = pages.checked ? static_cast<unsigned>(pages.count) : 0xFFFFFFFFU;
+      most_ = pages.count;
+      checked_ = pages.checked;
       first_ = data + rows.kv_head * operand.head + column;
     } else {
       first_ = data + operand.offset(rows.b, rows.kv_head, rows.s.k_first) + column;
     }
   }
 
-  // Null: its page is not there, and somebody asked to look.
-  __device__ const Stored* at(int key) const {
-    if (table_ == nullptr) return first_ + key * token_;
-    const auto page = static_cast<unsigned>(table_[static_cast<unsigned>(key) / size_]);
-    if (page >= most_) return nullptr;
-    return first_ + page * page_ + static_cast<unsigned>(key) % size_ * token_;
+  __device__ bool in_pages() const { return table_ != nullptr; }
+  __device__ bool checked() const { return checked_; }
+
+  __device__ const Stored* of_piece(int key) const { return first_ + key * token_; }
+
+  __device__ const Stored* of_page(int key) const {
+    const auto place = static_cast<unsigned>(key);
+    return first_ + table_[place / size_] * page_ + place % size_ * token_;
+  }
+
+  // Null: its page is not there.
+  __device__ const Stored* look(int key) const {
+    if (!in_pages()) return of_piece(key);
+    const std::int32_t page = table_[static_cast<unsigned>(key) / size_];
+    return checked_ && (page < 0 || page >= most_) ? nullptr : of_page(key);
   }
 
  private:
@@ -140,24 +153,43 @@ class Tokens {
   std::int64_t token_;
   const std::int32_t* table_ = nullptr;
   std::int64_t page_ = 0;
-  unsigned size_ = 1, most_ = 0;
+  unsigned size_ = 1;
+  std::int64_t most_ = 0;
+  bool checked_ = false;
 };
 
-// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. NaN where there is no page.
+// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. NaN where there is no page. How
+// they lie is asked once, not for each 16 bytes: what is copied most has no branch.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                  int columns, bool aligned) {
-  CopyLanes<Columns, Threads>::template each<Keys>([&](int row, int chunk) {
-    const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
-    const bool there = first + row < end && 8 * chunk < columns;
-    const Stored* from = tokens.at(there ? first + row : 0);
-    if (there && from == nullptr) {
-      asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0xFFFFFFFFU)
-                   : "memory");
-      return;
-    }
-    fetch16(to, from + 8 * chunk, there, aligned);
-  });
+  using Lanes = CopyLanes<Columns, Threads>;
+  const auto is_there = [&](int row, int chunk) {
+    return first + row < end && 8 * chunk < columns;
+  };
+  const auto copy_from = [&](auto&& token) {
+    Lanes::template each<Keys, 4>([&](int row, int chunk) {
+      const bool there = is_there(row, chunk);
+      mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk),
+                  token(there ? first + row : 0) + 8 * chunk, there);
+    });
+  };
+  if (aligned && !tokens.in_pages()) {
+    copy_from([&](int key) { return tokens.of_piece(key); });
+  } else if (aligned && !tokens.checked()) {
+    copy_from([&](int key) { return tokens.of_page(key); });
+  } else {
+    Lanes::template each<Keys, 1>([&](int row, int chunk) {
+      const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
+      const bool there = is_there(row, chunk);
+      const Stored* from = tokens.look(there ? first + row : 0);
+      if (from != nullptr) {
+        fetch16(to, from + 8 * chunk, there, aligned);
+      } else {
+        store16(to, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU);
+      }
+    });
+  }
 }
 
 // Scores to logits, where they are not only scaled: one element at a time. `first` is the key of the first score.

@@ -1,0 +1,227 @@
+// What of attention on a GPU is decided without one: the keys that tiles see, who computes which tile, how keys are
+// cut, what is refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "dispatch/attention_gpu.hpp"
+#include "dispatch/choose.hpp"
+#include "dispatch/gpu_attention.hpp"
+#include "ops/attention/args.hpp"
+
+namespace onepass {
+namespace {
+
+using gpu_attention::key_tiles;
+using gpu_attention::KeyTiles;
+using gpu_attention::Schedule;
+using gpu_attention::Sight;
+using gpu_attention::Walk;
+using gpu_attention::Work;
+
+std::vector<Sight> sights() {
+  std::vector<Sight> all;
+  for (const int queries : {1, 5, 64, 130}) {
+    for (const int keys : {0, 1, 63, 64, 65, 200}) {
+      for (const int before : {-1, 0, 3, 70, 1000}) {
+        for (const int after : {-1, 0, 9, 1000}) all.push_back({queries, keys, before, after});
+      }
+    }
+  }
+  return all;
+}
+
+// What a kernel that takes one query at a time would see.
+bool sees(const Sight& s, int query, int key) {
+  const int own = query + s.keys - s.queries;
+  return (s.before < 0 || key >= own - s.before) && (s.after < 0 || key <= own + s.after);
+}
+
+TEST(GpuAttentionTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
+  for (const Sight& s : sights()) {
+    for (const int rows : {16, 64}) {
+      for (const int width : {16, 64}) {
+        for (int first = 0; first < s.queries; first += rows) {
+          const KeyTiles tiles = key_tiles(s, first, rows, width);
+          for (int key = 0; key < s.keys; ++key) {
+            int count = 0;
+            const int last = std::min(first + rows, s.queries);
+            for (int q = first; q < last; ++q) count += sees(s, q, key) ? 1 : 0;
+            const int tile = key / width;
+            const bool walked = tile >= tiles.begin && tile < tiles.end;
+            ASSERT_TRUE(count == 0 || walked) << key;
+            const bool whole = walked && tiles.whole(tile);
+            ASSERT_EQ(whole ? count : last - first, last - first) << key;
+          }
+          if (tiles.whole_end > tiles.whole_begin && tiles.end > tiles.begin) {
+            ASSERT_LE(std::min(tiles.end, tiles.whole_end) * width, s.keys);  // none past the last
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuAttentionTest, SightIsWhatTheArgumentsSay) {
+  AttentionArgs a{.batch = 1, .heads = 1, .kv_heads = 1, .queries = 7, .keys = 12, .dim = 8};
+  for (const std::int64_t left : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {
+    for (const std::int64_t right : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 40}) {
+      for (const bool causal : {false, true}) {
+        a.window_left = left;
+        a.window_right = right;
+        a.causal = causal;
+        const Sequence s = sequence_of(a, 0);
+        const Sight sight = sight_of(a, s);
+        for (int q = 0; q < 7; ++q) {
+          const Keys keys = live_keys(a, s, q);
+          const int begin = std::min(sight.begin(q), sight.end(q));
+          EXPECT_EQ(begin, keys.begin);
+          EXPECT_EQ(sight.end(q), keys.end);
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuAttentionTest, PartsHaveEveryTileOnce) {
+  const KeyTiles all{3, 20, 5, 18};
+  for (const int tiles : {1, 4, 7, 100}) {
+    std::vector<int> seen;
+    for (int part = 0; part < 40; ++part) {
+      const KeyTiles own = all.of_part(part, tiles);
+      for (int t = own.begin; t < own.end; ++t) seen.push_back(t);
+    }
+    std::vector<int> expected(17);
+    std::iota(expected.begin(), expected.end(), 3);
+    EXPECT_EQ(seen, expected);
+  }
+}
+
+TEST(GpuAttentionTest, EveryTileHasOneBlock) {
+  for (const bool paired : {false, true}) {
+    for (const int tiles : {1, 2, 3, 4, 11}) {
+      for (const int heads : {1, 5, 64}) {
+        for (const int blocks : {1, 2, 7, 132}) {
+          const Schedule schedule{tiles, heads, paired};
+          std::map<std::pair<int, int>, int> times;
+          for (int block = 0; block < blocks; ++block) {
+            for (Walk walk(schedule, block, blocks); !walk.done(); walk.advance()) {
+              const Work work = walk.work();
+              ++times[{work.head, work.query_tile}];
+            }
+          }
+          EXPECT_EQ(times.size(), static_cast<std::size_t>(tiles * heads));
+          for (const auto& [work, count] : times) EXPECT_EQ(count, 1) << work.first;
+        }
+      }
+    }
+  }
+}
+
+// A causal sequence: tile t has t + 1 tiles of keys.
+TEST(GpuAttentionTest, PairsOfADiagonalAreBalanced) {
+  constexpr int kBlocks = 132;
+  for (const int tiles : {3, 4, 11, 32, 128}) {
+    const Schedule schedule{tiles, 2112 / tiles, true};
+    std::vector<int> load(kBlocks);
+    for (int block = 0; block < kBlocks; ++block) {
+      for (Walk walk(schedule, block, kBlocks); !walk.done(); walk.advance()) {
+        load[static_cast<std::size_t>(block)] += walk.work().query_tile + 1;
+      }
+    }
+    const auto [least, most] = std::minmax_element(load.begin(), load.end());
+    EXPECT_LE(*most - *least, tiles + 1) << tiles;  // a pair
+  }
+}
+
+Problem problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t queries,
+                std::int64_t keys, int dim, DType dtype = DType::bf16) {
+  Problem p{.op = Op::attention, .rows = batch * heads * queries, .cols = keys};
+  p.in = p.out = dtype;
+  p.attention = {.batch = batch,
+                 .heads = heads,
+                 .kv_heads = kv_heads,
+                 .queries = queries,
+                 .keys = keys,
+                 .dim = dim,
+                 .aligned = true};
+  return p;
+}
+
+const Machine& h200() { return *find_machine("h200"); }
+
+TEST(GpuAttentionTest, TheKernelFitsTheProblem) {
+  const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
+  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 128)), "hopper");
+  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
+  EXPECT_EQ(chosen(problem(1, 1, 1, 1024, 1024, 64)), "flash_mma");  // 8 tiles: keys are cut
+  EXPECT_EQ(chosen(problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
+  EXPECT_EQ(chosen(problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
+  EXPECT_EQ(chosen(problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
+  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
+  Problem masked = problem(4, 16, 16, 4096, 4096, 128);
+  masked.attention.additive = true;
+  EXPECT_EQ(chosen(masked), "flash_mma");
+  Machine ampere = h200();
+  ampere.gpu.sm = 80;
+  EXPECT_EQ(choose(problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "flash_mma");
+  ampere.gpu.sm = 75;
+  EXPECT_EQ(choose(problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
+}
+
+TEST(GpuAttentionTest, KeysAreCutWhereTilesAreFew) {
+  const Plan one = choose(problem(1, 32, 8, 1, 131072, 128), h200());
+  EXPECT_GT(one.split, 32);
+  EXPECT_EQ(one.keys % attention_gpu::kFlashKeys, 0);
+  EXPECT_GE(one.keys * one.split, 131072);
+  EXPECT_LT(one.keys * (one.split - 1), 131072);
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
+  const Plan many = attention_gpu::mma(problem(64, 32, 32, 4096, 4096, 128), h200());
+  EXPECT_EQ(many.split, 1);
+  EXPECT_EQ(many.scratch_bytes, 0U);
+}
+
+TEST(GpuAttentionTest, BatchInvariantPlansDoNotLookAtTheBatch) {
+  for (const std::int64_t queries : {1, 64, 1024}) {
+    std::map<std::pair<std::string, std::int64_t>, int> plans;
+    for (const std::int64_t batch : {1, 3, 200}) {
+      Problem p = problem(batch, 8, 2, queries, 3000, 64);
+      p.batch_invariant = true;
+      const Plan plan = choose(p, h200());
+      ++plans[{std::string(plan.variant), plan.keys}];
+    }
+    EXPECT_EQ(plans.size(), 1U) << queries;
+  }
+}
+
+TEST(GpuAttentionTest, APartIsWhatWasAskedForInTiles) {
+  Problem p = problem(4, 8, 8, 100, 1000, 64);
+  p.attention.split = 100;
+  const Plan plan = choose(p, h200());
+  EXPECT_EQ(plan.variant, "flash_mma");  // the Hopper kernel does not cut
+  EXPECT_EQ(plan.keys, 128);
+  EXPECT_EQ(plan.split, 8);
+}
+
+TEST(GpuAttentionTest, TheHopperKernelSaysWhatItDoesNotTake) {
+  const auto no = [](auto&& change) {
+    Problem p = problem(1, 8, 8, 256, 256, 128);
+    change(p);
+    return attention_gpu::refuse_hopper(p, h200());
+  };
+  EXPECT_EQ(no([](Problem&) {}), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.dim = 80; }), "");
+  EXPECT_NE(no([](Problem& p) { p.out = DType::f32; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.aligned = false; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.strided = false; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.page = 16; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.lengths = true; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.alibi = true; }), "");
+  EXPECT_NE(no([](Problem& p) { p.attention.split = 64; }), "");
+}
+
+}  // namespace
+}  // namespace onepass

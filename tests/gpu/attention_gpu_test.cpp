@@ -1,0 +1,207 @@
+// Attention on the GPU: the same bits always, in graphs and in any batch; halves that merge; pages that are not there.
+
+#ifdef ONEPASS_HAS_CUDA
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "core/number.hpp"
+#include "onepass/onepass.hpp"
+#include "runtime/gpu.hpp"
+#include "tests/support/graph.hpp"
+
+namespace onepass {
+namespace {
+
+using Bits = std::vector<std::uint16_t>;
+
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) : size_(bytes) {
+    if (!buffer_.allocate(std::max<std::size_t>(bytes, 1)).ok()) throw std::bad_alloc();
+  }
+  template <class T>
+  explicit Memory(const std::vector<T>& values) : Memory(values.size() * sizeof(T)) {
+    EXPECT_TRUE(gpu::upload(buffer_.data(), values.data(), size_).ok());
+  }
+
+  void* data() const { return buffer_.data(); }
+  void poison() const { EXPECT_TRUE(gpu::fill(buffer_.data(), 0xFF, size_).ok()); }
+  template <class T>
+  std::vector<T> values() const {
+    std::vector<T> out(size_ / sizeof(T));
+    EXPECT_TRUE(gpu::synchronize().ok());
+    EXPECT_TRUE(gpu::download(out.data(), buffer_.data(), size_).ok());
+    return out;
+  }
+
+ private:
+  gpu::Buffer buffer_;
+  std::size_t size_;
+};
+
+Bits normal(std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> distribution;
+  Bits bits(static_cast<std::size_t>(count));
+  for (std::uint16_t& b : bits) b = to_bf16(distribution(random)).bits;
+  return bits;
+}
+
+struct Shape {
+  std::int64_t batch, heads, kv_heads, queries, keys, dim;
+};
+
+// An attention with arrays of its own.
+class Op {
+ public:
+  explicit Op(const Shape& s)
+      : s_(s),
+        q_(normal(s.batch * s.heads * s.queries * s.dim, 1)),
+        k_(normal(s.batch * s.kv_heads * s.keys * s.dim, 2)),
+        v_(normal(s.batch * s.kv_heads * s.keys * s.dim, 3)),
+        o_(static_cast<std::size_t>(s.batch * s.heads * s.queries * s.dim) * 2) {}
+
+  Tensor q() const { return {q_.data(), DType::bf16, {s_.batch, s_.heads, s_.queries, s_.dim}}; }
+  Tensor o() const { return {o_.data(), DType::bf16, {s_.batch, s_.heads, s_.queries, s_.dim}}; }
+  Tensor k() const { return {k_.data(), DType::bf16, {s_.batch, s_.kv_heads, s_.keys, s_.dim}}; }
+  Tensor v() const { return {v_.data(), DType::bf16, {s_.batch, s_.kv_heads, s_.keys, s_.dim}}; }
+
+  Status run(const Context& context, const AttentionOptions& options = {}) const {
+    return attention(context, q(), k(), v(), o(), options);
+  }
+  void poison() const { o_.poison(); }
+  Bits result() const { return o_.values<std::uint16_t>(); }
+
+ private:
+  Shape s_;
+  Memory q_, k_, v_, o_;
+};
+
+// One of each kernel: Hopper's three dims, keys in parts, decode, a dim that has no kernel of its own.
+const std::vector<Shape> kShapes = {{4, 16, 16, 700, 700, 64}, {4, 16, 4, 500, 700, 128},
+                                    {2, 40, 40, 260, 90, 256}, {1, 2, 2, 300, 1000, 64},
+                                    {3, 32, 8, 1, 3000, 128},  {2, 4, 2, 65, 130, 72}};
+
+class AttentionGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status status = gpu::available(); !status.ok()) GTEST_SKIP() << status.message();
+  }
+};
+
+TEST_F(AttentionGpuTest, AThousandRepeatsAreTheSameBits) {
+  for (const Shape& shape : kShapes) {
+    const Op op(shape);
+    const AttentionOptions causal{.mask = {.causal = true}};
+    ASSERT_TRUE(op.run(Context::cuda(), causal).ok());
+    const Bits first = op.result();
+    for (int batch = 0; batch < 10; ++batch) {
+      op.poison();
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(op.run(Context::cuda(), causal).ok());
+      ASSERT_EQ(op.result(), first) << shape.dim;
+    }
+  }
+}
+
+TEST_F(AttentionGpuTest, AGraphReplaysTheSameBits) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+  for (const Shape& shape : kShapes) {
+    const Op op(shape);
+    ASSERT_TRUE(op.run(Context::cuda(stream)).ok());  // and the stream has its workspace
+    const Bits first = op.result();
+    test::replay_in_graph(
+        stream, 3, [&] { return op.run(Context::cuda(stream)); }, [&] { op.poison(); });
+    EXPECT_EQ(op.result(), first) << shape.dim;
+  }
+  cudaStreamDestroy(stream);
+}
+
+TEST_F(AttentionGpuTest, ABatchInvariantSequenceHasTheSameBitsAlone) {
+  for (Shape shape : kShapes) {
+    const AttentionOptions options{.batch_invariant = true};
+    const Op many(shape);
+    ASSERT_TRUE(many.run(Context::cuda(), options).ok());
+    Bits all = many.result();
+    shape.batch = 1;  // the first sequence of the same numbers
+    const Op one(shape);
+    ASSERT_TRUE(one.run(Context::cuda(), options).ok());
+    const Bits alone = one.result();
+    all.resize(alone.size());
+    EXPECT_EQ(all, alone) << shape.dim;
+  }
+}
+
+TEST_F(AttentionGpuTest, HalvesOfTheKeysMergeToTheWhole) {
+  constexpr std::int64_t kHeads = 4, kQueries = 70, kKeys = 500, kDim = 64, kLeft = 201;
+  const Op whole({1, kHeads, kHeads, kQueries, kKeys, kDim});
+  const auto part = [](Tensor t, std::int64_t first, std::int64_t count) {
+    t.data = static_cast<std::uint16_t*>(t.data) + first * kDim;
+    t.shape[2] = count;
+    return t;
+  };
+  constexpr std::int64_t kRows = kHeads * kQueries;
+  const Memory o_a(kRows * kDim * 4), o_b(kRows * kDim * 4), o(kRows * kDim * 4);
+  const Memory lse_a(kRows * 4), lse_b(kRows * 4), lse(kRows * 4), lse_all(kRows * 4);
+  const auto sums = [](const Memory& m) {
+    return Tensor{m.data(), DType::f32, {1, kHeads, kQueries, kDim}};
+  };
+  const auto rows = [](const Memory& m) {
+    return Tensor{m.data(), DType::f32, {1, kHeads, kQueries}};
+  };
+  const Context cuda = Context::cuda();
+  ASSERT_TRUE(attention(cuda, whole.q(), part(whole.k(), 0, kLeft), part(whole.v(), 0, kLeft),
+                        sums(o_a), {.lse = rows(lse_a)})
+                  .ok());
+  ASSERT_TRUE(attention(cuda, whole.q(), part(whole.k(), kLeft, kKeys - kLeft),
+                        part(whole.v(), kLeft, kKeys - kLeft), sums(o_b), {.lse = rows(lse_b)})
+                  .ok());
+  const Status merged =
+      merge_attention(cuda, sums(o_a), rows(lse_a), sums(o_b), rows(lse_b), sums(o), rows(lse));
+  ASSERT_TRUE(merged.ok()) << merged.message();
+  ASSERT_TRUE(whole.run(cuda, {.lse = rows(lse_all)}).ok());
+  const Bits expected = whole.result();
+  const std::vector<float> values = o.values<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_NEAR(values[i], to_float(BF16{expected[i]}), 0.02) << i;
+  }
+  const std::vector<float> lse_expected = lse_all.values<float>();
+  const std::vector<float> lse_values = lse.values<float>();
+  for (std::size_t i = 0; i < lse_values.size(); ++i) {
+    ASSERT_NEAR(lse_values[i], lse_expected[i], 1e-4) << i;
+  }
+}
+
+TEST_F(AttentionGpuTest, APageThatIsNotThereIsNaNForThoseWhoSeeIt) {
+  constexpr std::int64_t kPages = 4, kSize = 16, kDim = 64;
+  const Memory q(normal(2 * kDim, 1)), k(normal(kPages * kSize * kDim, 2)),
+      v(normal(kPages * kSize * kDim, 3)), o(2 * kDim * 2);
+  const Memory table(
+      std::vector<std::int32_t>{0, 3, 1, 99});  // the second sequence's last is not there
+  const Memory lengths(std::vector<std::int32_t>{32, 32});
+  const Tensor keys{k.data(), DType::bf16, {kPages, 1, kSize, kDim}};
+  const Tensor values{v.data(), DType::bf16, {kPages, 1, kSize, kDim}};
+  const AttentionOptions options{.mask = {.lengths = Tensor{lengths.data(), DType::i32, {2}}},
+                                 .pages = Tensor{table.data(), DType::i32, {2, 2}},
+                                 .check_pages = true};
+  o.poison();
+  const Status status =
+      attention(Context::cuda(), Tensor{q.data(), DType::bf16, {2, 1, 1, kDim}}, keys, values,
+                Tensor{o.data(), DType::bf16, {2, 1, 1, kDim}}, options);
+  ASSERT_TRUE(status.ok()) << status.message();
+  const Bits bits = o.values<std::uint16_t>();
+  for (std::size_t c = 0; c < kDim; ++c) {
+    EXPECT_TRUE(std::isfinite(to_float(BF16{bits[c]}))) << c;
+    EXPECT_TRUE(std::isnan(to_float(BF16{bits[kDim + c]}))) << c;
+  }
+}
+
+}  // namespace
+}  // namespace onepass
+
+#endif
