@@ -59,6 +59,17 @@ inline Plan rows_in_memory(const Problem& p, int threads) {
 inline Plan naive(const Problem& p, const Machine&) { return rows_in_memory(p, kWideThreads); }
 inline Plan tuned(const Problem& p, const Machine&) { return rows_in_memory(p, kTunedThreads); }
 
+// What they move beside q, k, v and o: kᵀ, the sums, and so many bytes for each pair of a query and a key.
+constexpr double moved_bytes(const AttentionFacts& a, double pair) {
+  const double keys = static_cast<double>(a.batch * a.kv_heads) * static_cast<double>(a.keys);
+  const double queries = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries);
+  return pair * queries * static_cast<double>(a.keys) + a.dim * (4 * keys + 8 * queries);
+}
+
+// Of 00 a score is written and read three times as f32, then once in 16 bits; of the others once each.
+constexpr double naive_bytes(const AttentionFacts& a) { return moved_bytes(a, 28); }
+constexpr double fused_bytes(const AttentionFacts& a) { return moved_bytes(a, 12); }
+
 // ---- 03: scores in shared memory -------------------------------------------------------------------
 
 inline constexpr int kFlashThreads = 128;
