@@ -76,6 +76,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_topk.txt
 	$(gpu_verify) workloads/test_topk_fills.txt --fills
 	$(gpu_verify) workloads/test_topk_walk.txt
+	$(gpu_verify) workloads/test_attention.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
 	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose; do \
@@ -87,6 +88,7 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
 	$(program) bench --workload workloads/perf_topk_walk.txt --json results/$(MACHINE)/topk_walk.json
+	$(program) bench --workload workloads/perf_attention_walk.txt --json results/$(MACHINE)/attention_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) bench --device cuda --workload workloads/perf_topk.txt --variants auto \
 	  --json results/$(MACHINE)/topk.json

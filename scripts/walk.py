@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/walk from results/h200/, or checks that they agree.
 
-    scripts/walk.py --write    rewrite the tables in docs/walk/softmax.md and docs/walk/topk.md
+    scripts/walk.py --write    rewrite the tables in the pages of docs/walk
     scripts/walk.py --check    exit 1, with the difference, when a page and results/ disagree
 
 The tables, by the names in the pages' markers:
@@ -12,6 +12,8 @@ The tables, by the names in the pages' markers:
     counters                softmax_profile.json: what Nsight Compute counted
     topk_steps              topk_walk.json at 64×32000 f32 k=50: each variant against the one before
     topk_problems           topk_walk.json, every problem: one column a variant
+    attention_steps         attention_walk.json at 4×16×1024×64 f16: each variant against the one before
+    attention_problems      attention_walk.json, every problem: one column a variant
 
 A table whose results do not exist yet stays as it is, which is said.
 """
@@ -25,7 +27,9 @@ MACHINE = "h200"
 SQUARE = [4096, 4096]
 CUDNN = "cudnn_accurate"
 TOPK = "topk 64x32000 f32 k=50 device=cuda"
-PAGES = ["docs/walk/softmax.md", "docs/walk/topk.md"]
+ATTENTION = "attention 4x16x1024x64 f16 device=cuda"
+CUDNN_SDPA = "cudnn_sdpa"
+PAGES = ["docs/walk/softmax.md", "docs/walk/topk.md", "docs/walk/attention.md"]
 
 
 def verified(rows):
@@ -41,9 +45,14 @@ def of_dtype(rows, dtype):
                      if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"])
 
 
-def of_topk(rows):
+def of_op(rows, op):
     # Here the walk ends with what ships.
-    return verified([row for row in rows if row["op"] == "topk"])
+    return verified([row for row in rows if row["op"] == op])
+
+
+def by_role(rows):
+    """In reading order, those that ship after those that teach, then the peers."""
+    return sorted(rows, key=lambda row: ["teach", "ship", "peer"].index(row["role"]))
 
 
 def number(value, digits=0):
@@ -116,13 +125,12 @@ def cols_f32(rows):
 
 
 def topk_steps(rows):
-    """The variants in reading order, those that ship after those that teach, then the peers."""
-    rows = [row for row in of_topk(rows) if row["problem"] == TOPK]
+    rows = [row for row in of_op(rows, "topk") if row["problem"] == TOPK]
     if not rows:
         raise Disagreement(f"no rows of {TOPK}")
     body = []
     before = None
-    for row in sorted(rows, key=lambda row: ["teach", "ship", "peer"].index(row["role"])):
+    for row in by_role(rows):
         time = row["median_us"]
         is_step = row["role"] == "teach"
         body.append([
@@ -138,21 +146,45 @@ def topk_steps(rows):
     return tables.markdown(columns, 1, body)
 
 
-def topk_problems(rows):
+def problems(rows, op):
     def label(problem):
         return f"`{problem.removesuffix(' device=cuda')}`"
-    return grid(of_topk(rows), "problem", label, lambda row: row["problem"])
+    return grid(of_op(rows, op), "problem", label, lambda row: row["problem"])
+
+
+def attention_steps(rows):
+    rows = [row for row in of_op(rows, "attention") if row["problem"] == ATTENTION]
+    if not rows:
+        raise Disagreement(f"no rows of {ATTENTION}")
+    cudnn = next((row["median_us"] for row in rows if row["variant"] == CUDNN_SDPA), None)
+    body = []
+    before = None
+    for row in by_role(rows):
+        time = row["median_us"]
+        is_step = row["role"] == "teach"
+        is_copy = row["variant"] == "copy"
+        body.append([
+            row["variant"],
+            significant(time),
+            NONE if is_copy else significant(row["tflops"]),
+            NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
+            f"{before / time:.2f}×" if is_step and before else "",
+        ])
+        if is_step:
+            before = time
+    columns = ["variant", "µs", "TFLOP/s", "% of cuDNN", "gain over the step before"]
+    return tables.markdown(columns, 1, body)
 
 
 def counters(rows):
     """One table a problem."""
     columns = ["variant", "moved from the step before", "µs", "DRAM %", "L2 %", "L1/TEX %", "SM %",
                "occupancy %", "registers", "read MB", "written MB"]
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
-    if not problems:
+    measured = list(dict.fromkeys(row["problem"] for row in rows))
+    if not measured:
         raise Disagreement("no rows")
     lines = []
-    for problem in problems:
+    for problem in measured:
         body = []
         for row in rows:
             if row["problem"] != problem or row["role"] == "ship":
@@ -175,7 +207,9 @@ TABLES = {
     "cols_f32": ("softmax_walk", cols_f32),
     "counters": ("softmax_profile", counters),
     "topk_steps": ("topk_walk", topk_steps),
-    "topk_problems": ("topk_walk", topk_problems),
+    "topk_problems": ("topk_walk", lambda rows: problems(rows, "topk")),
+    "attention_steps": ("attention_walk", attention_steps),
+    "attention_problems": ("attention_walk", lambda rows: problems(rows, "attention")),
 }
 
 

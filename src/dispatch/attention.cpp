@@ -6,6 +6,7 @@
 
 #include "dispatch/attention_gpu.hpp"
 #include "dispatch/say.hpp"
+#include "ops/attention/geometry.hpp"
 #include "ops/attention/layout.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/variant.hpp"
@@ -122,7 +123,12 @@ Status plan_variant(std::string_view wanted, const Problem& p, const Machine& m,
 
 // Every tile reads its keys and values again; from memory where those of a head do not stay in a cache.
 double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
+  namespace walk = ops::attention::geometry;
   const AttentionFacts& a = p.attention;
+  if (plan.variant == "naive") return least_bytes(p) + walk::naive_bytes(a);
+  if (plan.variant == "fused_softmax" || plan.variant == "fused_tuned") {
+    return least_bytes(p) + walk::fused_bytes(a);
+  }
   const double kv_head =
       2 * static_cast<double>(a.keys) * a.dim * static_cast<double>(size_of(p.in));
   if (kv_head <= static_cast<double>(std::max(m.l2, m.l3))) return least_bytes(p);

@@ -6,6 +6,7 @@
 #include "dispatch/attention_gpu.hpp"
 #include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
+#include "ops/attention/geometry.hpp"
 #include "ops/attention/variants.hpp"
 #include "ops/limits.hpp"
 #include "ops/loss/variants.hpp"

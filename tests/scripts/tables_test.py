@@ -143,6 +143,40 @@ class WalkTest(unittest.TestCase):
         self.put_results("topk_walk", [topk("unfused", 1.0, " fill=clustered")])
         self.assertIn("no rows of topk 64x32000", self.walk("--check", 1))
 
+    def test_attention(self):
+        def attention(variant, time, role="teach", problem="4x16x1024x64 f16", **more):
+            return row(variant, [4, 16, 1024, 64], "f16", time, role, op="attention", tflops=12.34,
+                       problem=f"attention {problem} device=cuda", **more)
+
+        self.put_page()
+        self.page = self.root / "docs/walk/attention.md"
+        self.put_page(["attention_steps", "attention_problems"])
+        self.assertIn("attention_problems stays as it is", self.walk("--check"))
+        copy = attention("copy", 5.0, role="peer")
+        del copy["tflops"]
+        results = [attention("naive", 800.0), attention("flash_wmma", 200.0),
+                   attention("flash_mma", 50.0, role="ship"), copy,
+                   attention("naive", 900.0, problem="2x16x2048x128 bf16 causal")]
+        self.put_results("attention_walk", results)
+        self.assertIn("docs/walk/attention.md disagrees", self.walk("--check", 1))
+        self.walk("--write")
+        self.walk("--check")
+        text = self.page.read_text(encoding="utf-8")
+        for part in [
+                "| naive | 800 | 12.3 | – |  |\n| flash_wmma | 200 | 12.3 | – | 4.00× |\n"
+                "| flash_mma | 50.0 | 12.3 | – |  |\n| copy | 5.00 | – | – |  |",
+                "| `attention 4x16x1024x64 f16` | 800 | 200 | **50.0** | 5.00 |",
+                "| `attention 2x16x2048x128 bf16 causal` | **900** | – | – | – |"]:
+            self.assertIn(part, text)
+        # With cuDNN in the same run.
+        self.put_results("attention_walk", [*results, attention("cudnn_sdpa", 40.0, role="peer")])
+        self.walk("--write")
+        text = self.page.read_text(encoding="utf-8")
+        self.assertIn("| flash_wmma | 200 | 12.3 | 20 | 4.00× |", text)
+        self.assertIn("| cudnn_sdpa | 40.0 | 12.3 | 100 |  |", text)
+        self.put_results("attention_walk", results[-1:])
+        self.assertIn("no rows of attention 4x16x1024x64", self.walk("--check", 1))
+
     def test_what_is_refused(self):
         self.put_page(["steps_f64"])
         self.assertIn("steps_f64 is none of steps_f32", self.walk("--write", 1))
