@@ -79,7 +79,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_attention.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
-	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose; do \
+	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose attention; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 
@@ -92,6 +92,8 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) bench --device cuda --workload workloads/perf_topk.txt --variants auto \
 	  --json results/$(MACHINE)/topk.json
+	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants auto \
+	  --json results/$(MACHINE)/attention.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \

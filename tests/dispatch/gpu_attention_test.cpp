@@ -133,7 +133,8 @@ TEST(GpuAttentionTest, PairsOfADiagonalAreBalanced) {
       }
     }
     const auto [least, most] = std::minmax_element(load.begin(), load.end());
-    EXPECT_LE(*most - *least, tiles + 1) << tiles;  // a pair
+    const int alone = tiles % 2 == 1 ? (tiles + 1) / 2 : 0;
+    EXPECT_LE(*most - *least, tiles + 1 + alone) << tiles;  // a pair, and one that has none
   }
 }
 
