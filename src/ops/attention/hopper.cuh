@@ -200,8 +200,7 @@ class Consumer {
         leave_scores(s, tile == keys.begin);
         weigh(job, keys.whole(tile), tile, online, s, by);
         leave_sums(o);
-#pragma unroll
-        for (int i = 0; i < Tile::kDim / 2; ++i) o[i] *= by[i / 2 % 2];
+        shrink(o, by);
         narrow_weights<Stored>(s, weights);
       }
     }

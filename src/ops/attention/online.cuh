@@ -102,6 +102,14 @@ __device__ inline void hide(float (&s)[Size], const Seen& seen, int first) {
   }
 }
 
+// The sums of two rows shrink, where a row of the warp's has to.
+template <int Size>
+__device__ inline void shrink(float (&o)[Size], const float (&by)[2]) {
+  if (__all_sync(0xFFFFFFFFU, by[0] == 1 && by[1] == 1)) return;
+#pragma unroll
+  for (int i = 0; i < Size; ++i) o[i] *= by[i / 2 % 2];
+}
+
 // What is exponentiated is scaled to base 2 in the same instruction: exp(scale · (s − m)) is 2^(s·unit − m·unit) with
 // unit = scale · log2 e.
 class Online {
@@ -109,7 +117,8 @@ class Online {
   Online() = default;
   __device__ explicit Online(float unit) : unit_(unit) {}
 
-  // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by.
+  // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by. A maximum that
+  // grew by less than 2^kSlack stays as it was: the algebra takes any m that is near it, and the sums need not shrink.
   template <int Size>
   __device__ void absorb(float (&s)[Size], float (&by)[2]) {
 #pragma unroll
@@ -123,6 +132,7 @@ class Online {
       float m = fmaxf(top[0], top[1]);
       m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 1));
       m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 2));
+      m = (m - m_[r]) * unit_ > kSlack ? m : m_[r];
       const float base = shift(m) * unit_;
       by[r] = power_of_two(fmaf(m_[r], unit_, -base));
       m_[r] = m;
@@ -152,6 +162,8 @@ class Online {
   }
 
  private:
+  static constexpr float kSlack = 8;
+
   float unit_ = 1;
   float m_[2] = {minus_infinity<float>(), minus_infinity<float>()};
   float d_[2] = {0, 0};  // of this lane
