@@ -8,8 +8,8 @@
 
 softmax, log_softmax, logsumexp and cross_entropy have gradients in their first argument; scales, temperatures and
 masks are taken as constants. attention computes forward only, and says so where a gradient is asked for;
-`onepass.torch.transformers.register()` has models of Hugging Face use it. For a call without gradients, `onepass.softmax` and its like on the same tensors are
-the shortest way: they do not go through PyTorch's dispatcher.
+`onepass.torch.transformers.register()` has models of Hugging Face use it. For a call without gradients,
+`onepass.softmax` and its like on the same tensors are the shortest way: they do not go through PyTorch's dispatcher.
 """
 
 from onepass.torch import nn
