@@ -39,7 +39,7 @@ _ATTENTION = """\
     q: batch × heads × queries × dim; k, v: batch × kv heads × keys × dim, one dtype (float32, float16 or bfloat16).
         kv heads divide heads; dim is a multiple of 8, up to 512. Any strides, but that of the last dimension is 1.
     layout: "bhsd" as above, or "bshd" with tokens before heads (q: batch × queries × heads × dim) for q, k, v and o,
-        with offsets and in pages, too. It is a matter of strides; nothing is copied.
+        with offsets and in pages, too. It is a matter of strides; nothing is copied, and errors speak of "bhsd".
 
     The logits are z = softcap(q·k · scale) − alibi · |distance| + mask, −inf where hidden. A query that sees no key
     gives zeros and lse −inf.

@@ -167,6 +167,16 @@ def test_the_same_tokens_with_a_static_cache(device):
 
 
 @needs_transformers
+def test_a_compiled_model(device):
+    mine, theirs = model_of("Llama", device, torch.float32)
+    inputs = prompt(device, True)
+    with torch.no_grad():
+        logits = torch.compile(mine, fullgraph=True)(**inputs, use_cache=False).logits
+        expected = theirs(**inputs).logits
+    torch.testing.assert_close(logits[:, -1], expected[:, -1], rtol=1e-4, atol=1e-4)
+
+
+@needs_transformers
 @pytest.mark.parametrize("padded", [False, True])
 def test_logits_in_bf16(padded, device):
     mine, theirs = model_of("Llama", device, torch.bfloat16, head_dim=64)
