@@ -13,6 +13,7 @@ operators of PyTorch, with gradients and for torch.compile.
 """
 
 from onepass import _native
+from onepass._attention import attention, merge_attention
 from onepass._choices import gate, sample, softmax_topk, topk
 from onepass._losses import cross_entropy, cross_entropy_backward, cross_entropy_with_gradient
 from onepass._plans import explain, get_num_threads, has_cuda, set_num_threads
@@ -28,6 +29,7 @@ __version__: str = _native.version
 
 __all__ = [
     "__version__",
+    "attention",
     "cross_entropy",
     "cross_entropy_backward",
     "cross_entropy_with_gradient",
@@ -38,6 +40,7 @@ __all__ = [
     "log_softmax",
     "log_softmax_backward",
     "logsumexp",
+    "merge_attention",
     "sample",
     "set_num_threads",
     "softmax",

@@ -35,6 +35,28 @@ _LOGITS = """\
     causal: elements past the row's own position are hidden, the diagonal being aligned to the bottom right.
     window: (left, right), how far from its own position a row sees; −1: without end."""
 
+_ATTENTION = """\
+    q: batch × heads × queries × dim; k, v: batch × kv heads × keys × dim, one dtype (float32, float16 or bfloat16).
+        kv heads divide heads; dim is a multiple of 8, up to 512. Any strides, but that of the last dimension is 1.
+    layout: "bhsd" as above, or "bshd" with tokens before heads (q: batch × queries × heads × dim) for q, k, v and o,
+        with offsets and in pages, too. It is a matter of strides; nothing is copied, and errors speak of "bhsd".
+
+    The logits are z = softcap(q·k · scale) − alibi · |distance| + mask, −inf where hidden. A query that sees no key
+    gives zeros and lse −inf.
+
+    scale: of q·k; None: 1 / √dim. softcap: cap · tanh(v / cap) for v = q·k · scale; 0: none.
+    mask: a boolean or uint8 array that keeps where it is not zero, a floating one that is added, or a pair of both;
+        broadcasts to batch × heads × queries × keys (with offsets: all tokens of q, of k), in either layout.
+    lengths: int32 or int64, one a batch: keys at or past it are hidden.
+    causal: keys past the query's own are hidden; query q of Q stands at key q + length − Q.
+    window: (left, right), how far from its own key a query sees; −1: without end.
+    alibi: slopes, one a head, or batch × heads. sinks: one a head: a logit more, without a value.
+    q_offsets, kv_offsets: sequences side by side: batch + 1 places, int32 or int64, from 0 up. Sequence b has tokens
+        offsets[b] to offsets[b + 1] of a q, or a k and v, without a batch: heads × tokens × dim.
+    pages: int32, batch × most pages of a sequence. k and v are then pages × kv heads × page size × dim, key t of
+        sequence b is token t mod page size of page pages[b][t / page size], and `lengths` says how many there are.
+    check_pages: on a GPU, a page that is not there gives NaN to its queries; on a CPU it is always an error."""
+
 _OUTPUT = """\
     dtype: of the result; None: x's. Where there is an `out`, its own counts.
     out: an array to write into (x itself for in place), or a tuple with one, or None, for each result.
@@ -44,5 +66,6 @@ _OUTPUT = """\
 def documented(function: F) -> F:
     """Fills in what all ops share."""
     assert function.__doc__ is not None
-    function.__doc__ = function.__doc__.replace("    {logits}", _LOGITS).replace("    {output}", _OUTPUT)
+    for name, text in (("logits", _LOGITS), ("attention", _ATTENTION), ("output", _OUTPUT)):
+        function.__doc__ = function.__doc__.replace(f"    {{{name}}}", text)
     return function

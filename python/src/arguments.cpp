@@ -109,16 +109,13 @@ PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle 
   return integer(argument, given);
 }
 
-LogitArguments::LogitArguments(const nb::tuple& packed)
-    : scale(packed[0]),
-      temperature(packed[1]),
-      softcap(packed[2]),
-      mask(packed[3]),
-      lengths(packed[4]),
-      causal(packed[5]),
-      window(packed[6]) {}
+MaskArguments::MaskArguments(const nb::tuple& packed, std::size_t first)
+    : mask(packed[first]),
+      lengths(packed[first + 1]),
+      causal(packed[first + 2]),
+      window(packed[first + 3]) {}
 
-Mask LogitArguments::read_mask(Call& call) const {
+Mask MaskArguments::read(Call& call) const {
   Mask read;
   if (nb::isinstance<nb::tuple>(mask)) {
     for (const nb::handle part : nb::borrow<nb::tuple>(mask)) add_part(call, part, read);

@@ -26,12 +26,21 @@ DType index_dtype(nb::handle given);
 PerRow per_row(Call& call, std::string_view argument, nb::handle given);
 PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle given);
 
-// What makes the logits z of x, in the order in which the functions of onepass/ pack it.
-struct LogitArguments {
-  nb::handle scale, temperature, softcap, mask, lengths, causal, window;
+// (mask, lengths, causal, window), in the order in which the functions of onepass/ pack them, from place `first` on.
+struct MaskArguments {
+  nb::handle mask, lengths, causal, window;
 
-  explicit LogitArguments(const nb::tuple& packed);
-  Mask read_mask(Call& call) const;
+  explicit MaskArguments(const nb::tuple& packed, std::size_t first = 0);
+  Mask read(Call& call) const;
+};
+
+// What makes the logits z of x: (scale, temperature, softcap), then what hides them.
+struct LogitArguments {
+  nb::handle scale, temperature, softcap;
+  MaskArguments mask;
+
+  explicit LogitArguments(const nb::tuple& packed)
+      : scale(packed[0]), temperature(packed[1]), softcap(packed[2]), mask(packed, 3) {}
 
   // All structs of options have these fields under the same names.
   template <class Options>
@@ -39,7 +48,7 @@ struct LogitArguments {
     options.scale = per_row(call, "scale", scale);
     options.temperature = per_row(call, "temperature", temperature);
     options.softcap = number("softcap", softcap);
-    options.mask = read_mask(call);
+    options.mask = mask.read(call);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "array.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -37,11 +38,14 @@ Array view_of(std::string_view argument, const dlpack::Tensor& t) {
                               std::to_string(t.device.type) + ")");
   }
   const auto rank = static_cast<std::size_t>(t.rank);
+  const std::span<const std::int64_t> shape(t.shape, rank);
+  // Where there are no elements a library's strides are anything, such as 0.
+  const bool empty = std::ranges::find(shape, 0) != shape.end();
   std::span<const std::int64_t> strides;
-  if (t.strides != nullptr) strides = {t.strides, rank};
+  if (t.strides != nullptr && !empty) strides = {t.strides, rank};
   Array array;
   array.view = Tensor(static_cast<std::byte*>(t.data) + t.byte_offset, dtype_of(argument, t.dtype),
-                      std::span<const std::int64_t>(t.shape, rank), strides);
+                      shape, strides);
   array.device = on_gpu ? dlpack::Device{dlpack::kCuda, t.device.id} : dlpack::Device{};
   return array;
 }

@@ -31,6 +31,7 @@ NB_MODULE(_native, module) {
   python::add_rows(module);
   python::add_losses(module);
   python::add_choices(module);
+  python::add_attention(module);
   python::add_plans(module);
   module.def("set_num_threads", &python::set_num_threads);
   module.def("get_num_threads", &python::num_threads);

@@ -11,6 +11,7 @@ namespace onepass::python {
 void add_rows(nanobind::module_& module);
 void add_losses(nanobind::module_& module);
 void add_choices(nanobind::module_& module);
+void add_attention(nanobind::module_& module);
 
 // None is a value for any of them: that an argument is absent.
 template <class... Arguments>

@@ -63,6 +63,17 @@ class Library:
         return type(array).__module__.split(".")[0].removesuffix("lib") == self.name
 
 
+def own(library: Library, option: Any, dtype: str) -> Any:
+    """An option in the library's arrays: floating ones in a dtype that it has, the rest as they are."""
+    if isinstance(option, tuple) and any(isinstance(part, np.ndarray) for part in option):
+        return tuple(own(library, part, dtype) for part in option)
+    if not isinstance(option, np.ndarray):
+        return option
+    if option.dtype.kind == "f":
+        return library.array(option, "float64" if dtype == "float64" else "float32")
+    return library.array(option, "int32" if option.dtype.kind == "i" else None)
+
+
 def _numpy_dtype(name: str) -> Any:
     if name != "bfloat16":
         return name

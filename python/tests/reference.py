@@ -78,3 +78,43 @@ def topk(x, k, **options):
     z = logits(x, **options)
     indices = np.argsort(-z, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(z, indices, -1), indices
+
+
+def attention(q, k, v, **options):
+    """(o, lse) of "bhsd", one sequence after the other."""
+    q_offsets, kv_offsets, pages, lengths, mask = (
+        options.pop(name, None) for name in ("q_offsets", "kv_offsets", "pages", "lengths", "mask")
+    )
+    o, lse = np.zeros(q.shape), np.zeros(q.shape[:-1])
+    parts = [part for part in (mask if isinstance(mask, tuple) else (mask,)) if part is not None]
+    if pages is not None:  # side by side, in the order of each sequence
+        k, v = (np.stack([np.concatenate(pool[row], axis=1) for row in pages]) for pool in (k, v))
+    batch = len(q) if q_offsets is None else len(q_offsets) - 1
+    all_logits = (batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    for b in range(batch):
+        queries = b if q_offsets is None else np.s_[:, q_offsets[b] : q_offsets[b + 1]]
+        first = 0 if kv_offsets is None else kv_offsets[b]
+        here = b if kv_offsets is None else np.s_[:, first : kv_offsets[b + 1]]
+        keys = (k[here], v[here])
+        length = keys[0].shape[1] if lengths is None else lengths[b]
+        rows = slice(None) if q_offsets is None else queries[1]
+        own = [np.broadcast_to(part, all_logits)[b, :, rows, first : first + length] for part in parts]
+        alibi = options.get("alibi")
+        mine = options | {"alibi": alibi[b] if np.ndim(alibi) == 2 else alibi}
+        o[queries], lse[queries] = _one_sequence(q[queries], *(side[:, :length] for side in keys), own, **mine)
+    return o, lse
+
+
+def _one_sequence(q, k, v, mask, scale=None, alibi=None, sinks=None, **options):
+    group = q.shape[0] // k.shape[0]
+    k, v = np.repeat(k, group, 0), np.repeat(v, group, 0)
+    if alibi is not None:
+        own = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
+        distance = np.abs(np.arange(k.shape[1]) - own[:, None])
+        mask = [*mask, -np.asarray(alibi)[:, None, None] * distance]
+    z = logits(q @ k.swapaxes(1, 2), scale=q.shape[-1] ** -0.5 if scale is None else scale, mask=tuple(mask), **options)
+    if sinks is not None:  # a key more, whose value is nothing
+        z = np.concatenate([z, np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))], axis=2)
+        v = np.concatenate([v, np.zeros_like(q[:, :1])], axis=1)
+    lse = lse_of(z)
+    return np.exp(z - np.where(np.isneginf(lse), 0, lse)[..., None]) @ v, lse

@@ -27,6 +27,29 @@ def test_every_op(op, device, tmp_path, capsys):
     assert op in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("flags", [[], ["--causal", "--kv-heads", "1"], ["--decode"]])
+def test_attention(flags, device, tmp_path, capsys):
+    path = tmp_path / "out.json"
+    arguments = ["attention", "--shapes", "2x2x64x16,1x2x128x16", "--dtype", "float16,float32", "--seconds", "0.01"]
+    assert main([*arguments, *flags, "--device", device, "--json", str(path)]) == 0
+    rows = json.loads(path.read_text())["rows"]
+    ours = [row for row in rows if row["peer"].startswith("onepass")]
+    assert len(ours) == 8 and all(row["right"] and row["us"] > 0 and row["tflops"] > 0 for row in ours)
+    text = capsys.readouterr().out
+    assert "TFLOP/s" in text and "torch.flash" in text and "2×2×64×16" in text
+    assert has("flash_attn") or "flash-attn: not installed" in text
+
+
+def test_flops_count_what_no_mask_hides():
+    from onepass.bench._attention import Attention, cases
+
+    flops = {}
+    for causal in (False, True):
+        ((_, build, _),) = cases([(1, 2, 4, 8)], ["float32"], "cpu", None, causal, False)
+        flops[causal] = Attention.rates(build(), 1.0)["tflops"] * 1e6
+    assert flops == {False: 4 * 2 * 8 * 16, True: 4 * 2 * 8 * 10}
+
+
 def test_absent_peers_are_named(capsys):
     if has("quack"):
         pytest.skip("quack is installed")
@@ -45,6 +68,20 @@ MEASURED = {
         {"op": "softmax", "dtype": "float32", "rows": 4, "cols": cols, "peer": peer, "us": 1.0, "gbs": 2.0}
         for cols in (64, 128)
         for peer in ("onepass", "copy")
+    ]
+    + [
+        {
+            "op": "attention",
+            "dtype": "float16",
+            "shape": f"1×2×{cols}×64",
+            "group": "2 heads, dim 64",
+            "cols": cols,
+            "peer": "onepass",
+            "us": 1.0,
+            "gbs": 2.0,
+            "tflops": 3.0,
+        }
+        for cols in (64, 128)
     ],
 }
 

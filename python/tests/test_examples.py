@@ -21,6 +21,13 @@ def test_train():
     assert ours[-1] < 0.6 * ours[0]
 
 
+def test_tiny_transformer():
+    pytest.importorskip("torch")
+    torchs, ours = runpy.run_path(str(EXAMPLES / "tiny_transformer.py"))["main"]()
+    assert ours.tolist() == torchs.tolist()
+    assert all(len(set(row)) > 5 for row in ours.tolist()), "not one token again and again"
+
+
 def test_every_example_is_tested():
     text = Path(__file__).read_text()
     assert all(example.name in text for example in EXAMPLES.glob("*.py"))

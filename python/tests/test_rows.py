@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference
-from conftest import TOLERANCE, dtypes_of
+from conftest import TOLERANCE, dtypes_of, own
 
 import onepass
 
@@ -29,17 +29,6 @@ OPTIONS = {
     "window": {"window": (2, 1)},
     "all": {"scale": 2.0, "temperature": 1.5, "softcap": 5.0, "causal": True, "lengths": np.full((3, 5), 4)},
 }
-
-
-def own(library, option, dtype):
-    """An option in the library's arrays: floating ones in a dtype that it has, the rest as they are."""
-    if isinstance(option, tuple) and any(isinstance(part, np.ndarray) for part in option):
-        return tuple(own(library, part, dtype) for part in option)
-    if not isinstance(option, np.ndarray):
-        return option
-    if option.dtype.kind == "f":
-        return library.array(option, "float64" if dtype == "float64" else "float32")
-    return library.array(option, "int32" if option.dtype.kind == "i" else None)
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 import onepass.torch  # noqa: E402
-from onepass.torch._schema import Logits  # noqa: E402
+from onepass.torch._schema import Logits, pack_mask  # noqa: E402
 
 PLAIN = Logits.pack(1.0, 1.0, 0.0, None, None, False, None)
 
@@ -122,6 +122,11 @@ def operators(device, x, target):
     one = torch.ones((), dtype=x.dtype, device=device)
     plain = x.detach()
     float32 = plain.float()
+    q, k = torch.randn(2, 4, 3, 8, device=device), torch.randn(2, 2, 6, 8, device=device)
+    tokens = torch.tensor([0, 1, 3], device=device)
+    heads = torch.ones(4, device=device)
+    seen, some = pack_mask(None, None, True, None), pack_mask((k[0, 0, 0] > 0)[:6], tokens[1:], False, (2, -1))
+    nothing = (None,) * 5
     return {
         "softmax": (ops.softmax, (x, -1, *PLAIN, None, False)),
         "softmax, options": (ops.softmax, (x, -1, *other, torch.float32, True)),
@@ -144,6 +149,17 @@ def operators(device, x, target):
             ops.sample,
             (float32, 3, None, 0.9, None, 0.0, None, 7, None, 0, None, *PLAIN, torch.int64),
         ),
+        "attention": (ops.attention, (q, k, k, None, 0.0, *seen, *nothing, False, 0, "bhsd", None, False)),
+        "attention, options": (
+            ops.attention,
+            (q, k, k, 0.5, 3.0, *some, heads, heads, None, None, None, True, 4, "bhsd", torch.float16, True),
+        ),
+        "attention, side by side": (
+            ops.attention,
+            (q[0].transpose(0, 1), *(k.transpose(1, 2),) * 2, None, 0.0, *seen, None, None, tokens)
+            + (None, None, False, 0, "bshd", None, False),
+        ),
+        "merge_attention": (ops.merge_attention, (q, q[..., 0], q + 1, q[..., 0], "bhsd", torch.float16)),
         "gate": (ops.gate, (float32, 2, "sigmoid", None, True, 1.0, None, torch.int64)),
     }
 

@@ -36,6 +36,22 @@ Status check_gpu_memory(const AttentionArgs& args) {
   return {};
 }
 
+Explanation explain_merge(const MergeArgs& args) {
+  const auto rows = static_cast<double>(args.space.rows);
+  const auto cols = static_cast<double>(args.space.cols);
+  double a_query = 0;
+  for (const Operand* o : {&args.a, &args.b, &args.o}) {
+    a_query += cols * static_cast<double>(size_of(o->dtype));
+  }
+  for (const Operand* lse : {&args.lse_a, &args.lse_b, &args.lse}) {
+    if (*lse) a_query += static_cast<double>(size_of(lse->dtype));
+  }
+  return {.plan = {.variant = "merge"},
+          .reasons = {"there is one way to merge"},
+          .least_bytes = rows * a_query,
+          .planned_bytes = rows * a_query};
+}
+
 }  // namespace
 
 Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
@@ -79,6 +95,10 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
   if (Status status = check_merge(a, lse_a, b, lse_b, o, lse, args); !status.ok()) return status;
   Machine machine{};
   if (Status status = machine_of(context, machine); !status.ok()) return status;
+  if (context.explanation() != nullptr) {
+    *context.explanation() = explain_merge(args);
+    return {};
+  }
   if (context.device() == Device::cuda) {
     args.stream = context.stream();
     for (const auto& [name, operand] :

@@ -50,6 +50,21 @@ TEST(ExplainTest, OfWhatIsChosenAndOfANamedVariant) {
   EXPECT_EQ(indices[0], 7);
 }
 
+TEST(ExplainTest, OfAMergeOfAttention) {
+  std::array<float, 16> a{}, b{}, o{};
+  std::array<float, 2> lse{};
+  o.fill(7);
+  const auto heads = [](auto& values) { return Tensor(values.data(), DType::f32, {2, 8}); };
+  const Tensor sums(lse.data(), DType::f32, {2});
+  Explanation told;
+  ASSERT_TRUE(
+      merge_attention(Context::cpu().explaining(told), heads(a), sums, heads(b), sums, heads(o))
+          .ok());
+  EXPECT_EQ(told.plan.variant, "merge");
+  EXPECT_EQ(told.least_bytes, 3 * sizeof a + 2 * sizeof lse);
+  for (const float value : o) EXPECT_EQ(value, 7);
+}
+
 TEST(ExplainTest, WhatCannotBeIsStillAnError) {
   std::array<float, 8> x{};
   Explanation told;

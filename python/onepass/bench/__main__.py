@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 SHAPES = ",".join(f"4096x{2**power}" for power in range(8, 18))
+ATTENTION_SHAPES = {
+    "cuda": ",".join(f"{16384 // keys}x16x{keys}x128" for keys in (512, 1024, 2048, 4096, 8192, 16384)),
+    "cpu": ",".join(f"{2048 // keys}x8x{keys}x64" for keys in (256, 512, 1024, 2048)),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,12 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
                "softmax_topk", "sample", "gate", "all"):  # fmt: skip
         command = commands.add_parser(op, help="each of the above" if op == "all" else f"{op} beside its peers")
         command.add_argument("--shapes", default=SHAPES, help="ROWSxCOLS,… (%(default)s)")
-        command.add_argument("--dtype", default="float16", help="of torch's, several with commas (%(default)s)")
-        command.add_argument("--device", choices=["cpu", "cuda"], help="a GPU where there is one")
-        command.add_argument("--peers", help="only these, with commas")
-        command.add_argument("--seconds", type=float, default=0.3, help="for each measurement (%(default)s)")
-        command.add_argument("--json", help="a file to keep the results in")
-        command.add_argument("--plot", help="a picture, .png or .svg")
+        _add_common(command)
+
+    command = commands.add_parser("attention", help="attention beside PyTorch's backends and others, TFLOP/s")
+    command.add_argument("--shapes", help="BATCHxHEADSxKEYSxDIM,… (as many tokens in each, few without a GPU)")
+    command.add_argument("--kv-heads", type=int, help="as many as heads unless given")
+    command.add_argument("--causal", action="store_true")
+    command.add_argument("--decode", action="store_true", help="one query a sequence")
+    _add_common(command)
 
     options = parser.parse_args(arguments)
     if options.command == "plot":
@@ -42,6 +48,15 @@ def main(arguments: list[str] | None = None) -> int:
         return 3
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     return _overhead(options) if options.command == "overhead" else _measure(options)
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--dtype", default="float16", help="of torch's, several with commas (%(default)s)")
+    command.add_argument("--device", choices=["cpu", "cuda"], help="a GPU where there is one")
+    command.add_argument("--peers", help="only these, with commas")
+    command.add_argument("--seconds", type=float, default=0.3, help="for each measurement (%(default)s)")
+    command.add_argument("--json", help="a file to keep the results in")
+    command.add_argument("--plot", help="a picture, .png or .svg")
 
 
 def _overhead(options: argparse.Namespace) -> int:
@@ -58,12 +73,18 @@ def _overhead(options: argparse.Namespace) -> int:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from onepass.bench import _report
-    from onepass.bench._run import run
+    from onepass.bench import _attention, _report
+    from onepass.bench._run import row_cases, run
 
-    shapes = [tuple(map(int, shape.split("x"))) for shape in options.shapes.split(",")]
+    text = options.shapes or ATTENTION_SHAPES[options.device]
+    shapes = [tuple(map(int, shape.split("x"))) for shape in text.split(",")]
+    where = (shapes, options.dtype.split(","), options.device)
+    if options.command == "attention":
+        cases = _attention.cases(*where, options.kv_heads, options.causal, options.decode)
+    else:
+        cases = row_cases(options.command, *where)
     peers = options.peers.split(",") if options.peers else None
-    rows = run(options.command, shapes, options.dtype.split(","), options.device, peers, options.seconds)
+    rows = run(cases, options.device, peers, options.seconds)
     print(_report.table(rows))
     if options.json:
         _report.write_json(options.json, options.device, rows)

@@ -6,7 +6,7 @@ reported as absent; one that fails, with its error.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ import onepass
 import onepass.torch
 
 Call = Callable[[], Any]
+Given = TypeVar("Given")  # an op's inputs
 K = 50  # of top-k
 
 
@@ -23,6 +24,10 @@ class Inputs:
     x: torch.Tensor
     target: torch.Tensor  # a class a row
     out: torch.Tensor  # of x's shape, for the copy
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.dtype
 
     @classmethod
     def random(cls, rows: int, cols: int, dtype: torch.dtype, device: str) -> "Inputs":
@@ -41,8 +46,11 @@ class Op:
     reference: Callable[[Inputs], Any]  # in float32; what the others' first result is compared with
     peers: dict[str, Peer]
 
+    def rates(self, inputs: Inputs, microseconds: float) -> dict[str, float]:
+        return {"gbs": self.moves * inputs.x.nbytes / microseconds / 1e3}
 
-def plain(function: Callable[[Inputs], Any]) -> Peer:
+
+def plain(function: Callable[[Given], Any]) -> Callable[[Given], Call]:
     return lambda inputs: lambda: function(inputs)
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 
 import onepass
 import onepass.torch
@@ -19,6 +20,7 @@ def overhead(device: str) -> list[tuple[str, float]]:
     leaf = x.clone().requires_grad_()
     out = torch.empty_like(x)
     target = torch.zeros(4, dtype=torch.int64, device=device)
+    q = torch.randn(1, 1, 4, 64, device=device)
     calls: dict[str, Callable[[], object]] = {
         "onepass.softmax": lambda: onepass.softmax(x),
         "onepass.softmax(out=)": lambda: onepass.softmax(x, out=out),
@@ -26,9 +28,12 @@ def overhead(device: str) -> list[tuple[str, float]]:
         "onepass.cross_entropy": lambda: onepass.cross_entropy(x, target),
         "onepass.topk": lambda: onepass.topk(x, 4),
         "onepass.sample": lambda: onepass.sample(x, top_k=4),
+        "onepass.attention": lambda: onepass.attention(q, q, q, causal=True),
         "onepass.torch.softmax": lambda: onepass.torch.softmax(x),
         "onepass.torch.softmax, gradient": lambda: onepass.torch.softmax(leaf),
         "torch.softmax, gradient": lambda: torch.softmax(leaf, -1),
+        "onepass.torch.attention": lambda: onepass.torch.attention(q, q, q, causal=True),
+        "torch SDPA": lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True),
         "torch.softmax": lambda: torch.softmax(x, -1),
         "torch.empty_like": lambda: torch.empty_like(x),
     }

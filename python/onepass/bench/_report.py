@@ -10,6 +10,16 @@ from typing import Any
 Row = dict[str, Any]
 
 BOUNDS = ("copy", "read")  # no peers, but what memory allows
+_UNITS = {"gbs": "GB/s", "tflops": "TFLOP/s"}
+
+
+def shape_of(row: Row) -> str:
+    return row.get("shape") or f"{row['rows']}×{row['cols']}"
+
+
+def rate_of(row: Row) -> str:
+    """Which rate tells more: attention computes, the others move bytes."""
+    return "tflops" if "tflops" in row else "gbs"
 
 
 def environment(device: str) -> dict[str, str]:
@@ -36,21 +46,23 @@ def environment(device: str) -> dict[str, str]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A line a case, a column a peer: µs; then our GB/s of the fewest bytes that have to move, and how many times
-    as long as ours the quickest peer's call takes."""
+    """A line a case, a column a peer: µs; then our GB/s of the fewest bytes that have to move (of attention,
+    TFLOP/s), and how many times as long as ours the quickest peer's call takes."""
     rows = list(rows)
-    peers = list(dict.fromkeys(row["peer"] for row in rows if "us" in row))
+    timed = [row for row in rows if "us" in row]
+    peers = list(dict.fromkeys(row["peer"] for row in timed))
+    unit = _UNITS[rate_of(timed[0]) if timed else "gbs"]
     cases: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
-        of = cases.setdefault((row["op"], f"{row['rows']}×{row['cols']}", row["dtype"]), {})
+        of = cases.setdefault((row["op"], shape_of(row), row["dtype"]), {})
         if "us" in row:
             of[row["peer"]] = row
-    lines = [["op", "shape", "dtype", *(f"{peer} µs" for peer in peers), "GB/s", "× best peer"]]
+    lines = [["op", "shape", "dtype", *(f"{peer} µs" for peer in peers), unit, "× best peer"]]
     for case, of in cases.items():
         times = [_time(of[peer]) if peer in of else "–" for peer in peers]
         ours = of.get("onepass")
         others = [row["us"] for peer, row in of.items() if not peer.startswith("onepass") and peer not in BOUNDS]
-        rate = f"{ours['gbs']:.0f}" if ours else "–"
+        rate = _rate(ours[rate_of(ours)]) if ours else "–"
         lead = f"{min(others) / ours['us']:.2f}" if ours and others else "–"
         lines.append([*case, *times, rate, lead])
     widths = [max(map(len, column)) for column in zip(*lines)]
@@ -65,12 +77,17 @@ def _time(row: Row) -> str:
     return f"{row['us']:.1f}" + ("" if row["right"] else " !")
 
 
+def _rate(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def write_json(path: str, device: str, rows: list[Row]) -> None:
     Path(path).write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
 
 
 def plot(measured: dict[str, Any], path: str) -> None:
-    """Time and GB/s against columns, a pair of pictures for each op, dtype and number of rows."""
+    """Time and GB/s against columns, a pair of pictures for each op, dtype and number of rows; of attention, TFLOP/s
+    against keys."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -78,10 +95,12 @@ def plot(measured: dict[str, Any], path: str) -> None:
 
     rows = [row for row in measured["rows"] if "us" in row]
     everybody = list(dict.fromkeys(row["peer"] for row in rows))
-    groups = list(dict.fromkeys((row["op"], row["dtype"], row["rows"]) for row in rows))
+    group_of = lambda row: (row["op"], row["dtype"], row.get("group") or f"{row['rows']} rows")  # noqa: E731
+    groups = list(dict.fromkeys(map(group_of, rows)))
     figure, axes = pyplot.subplots(len(groups), 2, figsize=(12, 4.2 * len(groups)), squeeze=False, layout="constrained")
-    for (time, rate), (op, dtype, count) in zip(axes, groups):
-        own = [row for row in rows if (row["op"], row["dtype"], row["rows"]) == (op, dtype, count)]
+    for (time, rate), group in zip(axes, groups):
+        own = [row for row in rows if group_of(row) == group]
+        kind = rate_of(own[0])
         for peer in dict.fromkeys(row["peer"] for row in own):
             color = f"C{everybody.index(peer)}"  # the same in all pictures
             line = sorted((row for row in own if row["peer"] == peer), key=lambda row: row["cols"])
@@ -95,10 +114,11 @@ def plot(measured: dict[str, Any], path: str) -> None:
             }
             cols = [row["cols"] for row in line]
             time.plot(cols, [row["us"] for row in line], **style)
-            rate.plot(cols, [row["gbs"] for row in line], **style)
-        for axis, label in ((time, "µs"), (rate, "GB/s")):
+            rate.plot(cols, [row[kind] for row in line], **style)
+        for axis, label in ((time, "µs"), (rate, _UNITS[kind])):
             axis.set_xscale("log", base=2)
-            axis.set(xlabel="columns", ylabel=label, title=f"{op}, {count} rows, {dtype}")
+            op, dtype, said = group
+            axis.set(xlabel="keys" if "group" in own[0] else "columns", ylabel=label, title=f"{op}, {said}, {dtype}")
             axis.grid(alpha=0.3)
         time.set(yscale="log")
         time.legend(fontsize=8)

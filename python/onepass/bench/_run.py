@@ -1,33 +1,35 @@
 """Every peer of an op on every shape and dtype: first whether it is right, then how long it takes."""
 
+import functools
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from onepass.bench import _timing
-from onepass.bench._ops import OPS, Inputs, Op
-from onepass.bench._report import BOUNDS, Row
+from onepass.bench._ops import OPS, Inputs
+from onepass.bench._report import BOUNDS, Row, shape_of
 
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-def run(
-    command: str,
-    shapes: list[tuple[int, ...]],
-    dtypes: list[str],
-    device: str,
-    peers: list[str] | None,
-    seconds: float,
-) -> list[Row]:
-    rows: list[Row] = []
+Case = tuple[Any, Callable[[], Any], Row]  # an Op, what makes its inputs, and what the case is called
+
+
+def row_cases(command: str, shapes: list[tuple[int, ...]], dtypes: list[str], device: str) -> Iterator[Case]:
     for name in OPS if command == "all" else [command]:
         for dtype in dtypes:
             for count, cols in shapes:
-                _progress(f"{name} {count}x{cols} {dtype} …")
-                inputs = Inputs.random(count, cols, getattr(torch, dtype), device)
-                case = {"op": name, "rows": count, "cols": cols, "dtype": dtype}
-                rows += _measure(OPS[name], inputs, case, device, peers, seconds)
+                build = functools.partial(Inputs.random, count, cols, getattr(torch, dtype), device)
+                yield OPS[name], build, {"op": name, "rows": count, "cols": cols, "dtype": dtype}
+
+
+def run(cases: Iterable[Case], device: str, peers: list[str] | None, seconds: float) -> list[Row]:
+    rows: list[Row] = []
+    for op, build, case in cases:
+        _progress(f"{case['op']} {shape_of(case)} {case['dtype']} …")
+        rows += _measure(op, build(), case, device, peers, seconds)
     _progress("")
     return rows
 
@@ -38,17 +40,16 @@ def _progress(text: str) -> None:
         print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _measure(op: Op, inputs: Inputs, case: Row, device: str, wanted: list[str] | None, seconds: float) -> list[Row]:
+def _measure(op: Any, inputs: Any, case: Row, device: str, wanted: list[str] | None, seconds: float) -> list[Row]:
     rows = []
     expected = op.reference(inputs)
-    moved = op.moves * inputs.x.numel() * inputs.x.element_size()
     for peer, build in op.peers.items():
         if wanted is not None and peer not in wanted:
             continue
         row = case | {"peer": peer}
         try:
             call = build(inputs)
-            right = peer in BOUNDS or _agrees(call(), expected, inputs.x.dtype)
+            right = peer in BOUNDS or _agrees(call(), expected, inputs.dtype)
             times = _timing.measure(call, device, seconds)
         except ImportError as error:
             row["absent"] = f"not installed ({error})"
@@ -56,7 +57,7 @@ def _measure(op: Op, inputs: Inputs, case: Row, device: str, wanted: list[str] |
             row["absent"] = f"failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         else:
             row |= {"us": times.median, "low": times.low, "high": times.high, "right": right}
-            row["gbs"] = moved / times.median / 1e3
+            row |= op.rates(inputs, times.median)
         rows.append(row)
     return rows
 

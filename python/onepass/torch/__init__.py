@@ -7,16 +7,19 @@
     [-0.375, 0.125, 0.125, 0.125]
 
 softmax, log_softmax, logsumexp and cross_entropy have gradients in their first argument; scales, temperatures and
-masks are taken as constants. For a call without gradients, `onepass.softmax` and its like on the same tensors are
-the shortest way: they do not go through PyTorch's dispatcher.
+masks are taken as constants. attention computes forward only, and says so where a gradient is asked for;
+`onepass.torch.transformers.register()` has models of Hugging Face use it. For a call without gradients,
+`onepass.softmax` and its like on the same tensors are the shortest way: they do not go through PyTorch's dispatcher.
 """
 
 from onepass.torch import nn
 from onepass.torch._functions import (
+    attention,
     cross_entropy,
     gate,
     log_softmax,
     logsumexp,
+    merge_attention,
     sample,
     softmax,
     softmax_topk,
@@ -24,10 +27,12 @@ from onepass.torch._functions import (
 )
 
 __all__ = [
+    "attention",
     "cross_entropy",
     "gate",
     "log_softmax",
     "logsumexp",
+    "merge_attention",
     "nn",
     "sample",
     "softmax",

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from onepass._types import documented
-from onepass.torch import _choices, _losses, _rows
-from onepass.torch._schema import Logits, number_or_rows
+from onepass.torch import _attention, _choices, _losses, _rows
+from onepass.torch._schema import Logits, number_or_rows, pack_mask
 
 _Window = tuple[int, int] | None
-_Mask = Tensor | tuple[Tensor, Tensor] | None
+_Mask = Tensor | tuple[Tensor | None, Tensor | None] | None
 
 
 def _row_function(name: str, summary: str) -> Any:
@@ -191,3 +191,64 @@ def gate(
         [[1, 2]]
     """
     return _choices.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype)
+
+
+@documented
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    mask: _Mask = None,
+    lengths: Tensor | None = None,
+    causal: bool = False,
+    window: _Window = None,
+    alibi: Tensor | None = None,
+    sinks: Tensor | None = None,
+    q_offsets: Tensor | None = None,
+    kv_offsets: Tensor | None = None,
+    pages: Tensor | None = None,
+    check_pages: bool = False,
+    split: int = 0,
+    layout: str = "bhsd",
+    dtype: torch.dtype | None = None,
+    return_lse: bool = False,
+    batch_invariant: bool = False,
+) -> Any:
+    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require grad are an error.
+
+    {attention}
+    split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
+    dtype: of o; None: q's.
+    batch_invariant: a query's bits do not depend on the batch.
+
+    Example:
+        >>> q, k = torch.zeros(1, 4, 1, 8), torch.ones(1, 2, 5, 8)
+        >>> onepass.torch.attention(q, k, k)[0, 0, 0, 0].item()
+        1.0
+    """
+    hidden = pack_mask(mask, lengths, causal, window)
+    keys = (alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split)
+    o, lse = _attention.attention(q, k, v, scale, softcap, *hidden, *keys, layout, dtype, batch_invariant)
+    return (o, lse) if return_lse else o
+
+
+def merge_attention(
+    a: Tensor,
+    lse_a: Tensor,
+    b: Tensor,
+    lse_b: Tensor,
+    *,
+    layout: str = "bhsd",
+    dtype: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(o, lse) over all the keys, from what two calls of `attention` found over different ones. Without a gradient.
+
+    Example:
+        >>> o, lse = torch.zeros(1, 8), torch.zeros(1)
+        >>> onepass.torch.merge_attention(o, lse, o + 2, lse)[0][0, 0].item()
+        1.0
+    """
+    return _attention.merge_attention(a, lse_a, b, lse_b, layout, dtype)

@@ -12,12 +12,27 @@ from torch import Tensor
 
 _LIBRARY = torch.library.Library("onepass", "FRAGMENT")
 
-LOGITS = (
-    "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, "
-    "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
-)
+MASK = "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
+LOGITS = f"float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, {MASK}"
 
 SECOND = "second derivatives are not there"
+
+
+def pack_mask(mask: Any, lengths: Tensor | None, causal: bool, window: Any) -> tuple[Any, ...]:
+    """The arguments of MASK, from what a user passes."""
+    parts = [part for part in (mask if isinstance(mask, tuple) else (mask,)) if part is not None]
+    boolean = [part for part in parts if not part.is_floating_point()]
+    additive = [part for part in parts if part.is_floating_point()]
+    if len(boolean) > 1 or len(additive) > 1:
+        raise ValueError("mask: two parts of the same sort")
+    left, right = window or (-1, -1)
+    return (boolean[0] if boolean else None, additive[0] if additive else None, lengths, causal, left, right)
+
+
+def mask_options(boolean: Any, additive: Any, lengths: Any, causal: bool, left: int, right: int) -> dict[str, Any]:
+    """The arguments of MASK, as the functions of `onepass` take them."""
+    parts = tuple(part for part in (boolean, additive) if part is not None)
+    return {"mask": parts or None, "lengths": lengths, "causal": causal, "window": (left, right)}
 
 
 class Logits(NamedTuple):
@@ -38,35 +53,20 @@ class Logits(NamedTuple):
     @classmethod
     def pack(cls, scale, temperature, softcap, mask, lengths, causal, window) -> "Logits":
         """From what a user passes."""
-        parts = mask if isinstance(mask, tuple) else (mask,)
-        boolean = [part for part in parts if part is not None and not part.is_floating_point()]
-        additive = [part for part in parts if part is not None and part.is_floating_point()]
-        if len(boolean) > 1 or len(additive) > 1:
-            raise ValueError("mask: two parts of the same sort")
-        left, right = window or (-1, -1)
         return cls(
             *number_or_rows(scale, 1.0),
             *number_or_rows(temperature, 1.0),
             softcap,
-            boolean[0] if boolean else None,
-            additive[0] if additive else None,
-            lengths,
-            causal,
-            left,
-            right,
+            *pack_mask(mask, lengths, causal, window),
         )
 
     def options(self) -> dict[str, Any]:
         """As the functions of `onepass` take them."""
-        parts = tuple(part for part in (self.boolean, self.additive) if part is not None)
         return {
             "scale": either(self.scale, self.scale_rows),
             "temperature": either(self.temperature, self.temperature_rows),
             "softcap": self.softcap,
-            "mask": parts or None,
-            "lengths": self.lengths,
-            "causal": self.causal,
-            "window": (self.window_left, self.window_right),
+            **mask_options(*self[5:]),
         }
 
     def check_constant(self) -> None:
