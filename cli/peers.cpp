@@ -159,6 +159,8 @@ constexpr Peer kPeers[] = {
     {"cudnn_fast", "a GPU and cuDNN",
      "NVIDIA's library, without the maximum: large inputs overflow", cudnn_computes, cudnn_obstacle,
      prepare_cudnn_fast},
+    {"cudnn_sdpa", "a GPU, cuDNN and its frontend headers", "NVIDIA's library: its own attention",
+     cudnn_attends, cudnn_sdpa_obstacle, prepare_cudnn_sdpa},
     {"copy", "nothing", "a plain copy of the same bytes, on the same device", computes_any,
      no_obstacle, prepare_copy},
 };

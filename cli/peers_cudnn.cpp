@@ -25,14 +25,6 @@ Status status_of(cudnnStatus_t status) {
   return {Code::unsupported, fmt::format("cudnn: {}", cudnnGetErrorString(status))};
 }
 
-// One for the program's life: making it takes a tenth of a second.
-Status handle(cudnnHandle_t& out) {
-  static cudnnHandle_t made = nullptr;
-  static const cudnnStatus_t status = cudnnCreate(&made);
-  out = made;
-  return status_of(status);
-}
-
 struct Shape {
   cudnnTensorDescriptor_t descriptor = nullptr;
   ~Shape() { cudnnDestroyTensorDescriptor(descriptor); }
@@ -63,7 +55,7 @@ Status prepare(const Call& call, cudnnSoftmaxAlgorithm_t algorithm, std::functio
     return {Code::unsupported, "cudnn: softmax of dense rows of one dtype without options only"};
   }
   cudnnHandle_t cudnn = nullptr;
-  if (Status status = handle(cudnn); !status.ok()) return status;
+  if (Status status = cudnn_handle(cudnn); !status.ok()) return status;
   const auto shape = std::make_shared<Shape>();
   const Tensor x = call.view(call.in());
   const Tensor y = call.view(call.out());
@@ -85,6 +77,13 @@ Status prepare(const Call& call, cudnnSoftmaxAlgorithm_t algorithm, std::functio
 
 }  // namespace
 
+Status cudnn_handle(cudnnContext*& out) {
+  static cudnnHandle_t made = nullptr;
+  static const cudnnStatus_t status = cudnnCreate(&made);
+  out = made;
+  return status_of(status);
+}
+
 std::string cudnn_obstacle() { return gpu::available().message(); }
 
 Status prepare_cudnn_accurate(const Call& call, int, std::function<void()>& run) {
@@ -100,6 +99,8 @@ Status prepare_cudnn_fast(const Call& call, int, std::function<void()>& run) {
 #else
 
 std::string cudnn_obstacle() { return "cuDNN was not found when this was built"; }
+
+Status cudnn_handle(cudnnContext*&) { return {Code::unsupported, cudnn_obstacle()}; }
 
 Status prepare_cudnn_accurate(const Call&, int, std::function<void()>&) {
   return {Code::unsupported, cudnn_obstacle()};
