@@ -139,7 +139,7 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
       if (!keys.whole(tile)) hide(s[t], rows.seen(upper + 16 * t), first);
       float by[2];
       online[t].absorb(s[t], by);
-      shrink(o[t], by);
+      shrink<true>(o[t], by);
       narrow_weights<Stored>(s[t], weights[t]);
     }
     mma::sums<Stored, Shape::kColumns>(o, weights, v);

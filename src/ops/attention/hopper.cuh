@@ -151,6 +151,8 @@ class Consumer {
   using Scores = float[Tile::kKeys / 2];
   using Sums = float[Tile::kDim / 2];
   using Weights = unsigned[kKeySteps][4];
+  // Measured (docs/facts.md): with as many as dim 256 has it pays to shrink them seldom and to wait for them late.
+  static constexpr bool kManySums = Tile::kDim > 128;
 
  public:
   __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
@@ -200,7 +202,7 @@ class Consumer {
         leave_scores(s, tile == keys.begin);
         weigh(job, keys.whole(tile), tile, online, s, by);
         leave_sums(o);
-        shrink(o, by);
+        shrink<kManySums>(o, by);
         narrow_weights<Stored>(s, weights);
       }
     }
@@ -291,8 +293,7 @@ class Consumer {
     }
     online.absorb(s, by);
     // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.
-    // Three warpgroups cover for each other, and have no registers to spare for it.
-    if constexpr (Tile::kGroups == 2) {
+    if constexpr (kManySums) {
       if (online.never()) __trap();
     }
   }

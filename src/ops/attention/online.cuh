@@ -102,10 +102,10 @@ __device__ inline void hide(float (&s)[Size], const Seen& seen, int first) {
   }
 }
 
-// The sums of two rows shrink, where a row of the warp's has to.
-template <int Size>
+// The sums of two rows shrink; if so wanted, only where a row of the warp's has to.
+template <bool WhereNeeded, int Size>
 __device__ inline void shrink(float (&o)[Size], const float (&by)[2]) {
-  if (__all_sync(0xFFFFFFFFU, by[0] == 1 && by[1] == 1)) return;
+  if (WhereNeeded && __all_sync(0xFFFFFFFFU, by[0] == 1 && by[1] == 1)) return;
 #pragma unroll
   for (int i = 0; i < Size; ++i) o[i] *= by[i / 2 % 2];
 }
