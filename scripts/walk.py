@@ -14,6 +14,7 @@ The tables, by the names in the pages' markers:
     topk_problems           topk_walk.json, every problem: one column a variant
     attention_steps         attention_walk.json at 4×16×1024×64 f16: each variant against the one before
     attention_problems      attention_walk.json, every problem: one column a variant
+    attention_shipped       attention.json: what is chosen, at many problems
 
 A table whose results do not exist yet stays as it is, which is said.
 """
@@ -176,6 +177,24 @@ def attention_steps(rows):
     return tables.markdown(columns, 1, body)
 
 
+def attention_shipped(rows):
+    body = []
+    for row in of_op(rows, "attention"):
+        if not row["chosen"]:
+            continue
+        _, shape, dtype, *options = [word for word in row["problem"].split() if "device=" not in word]
+        body.append([
+            shape,
+            " ".join([dtype, *options]),
+            row["variant"],
+            significant(row["median_us"]),
+            significant(row["tflops"]),
+            significant(row["gbps"]),
+        ])
+    columns = ["batch × heads × queries × dim", "and", "variant", "µs", "TFLOP/s", "GB/s"]
+    return tables.markdown(columns, 3, body)
+
+
 def counters(rows):
     """One table a problem."""
     columns = ["variant", "moved from the step before", "µs", "DRAM %", "L2 %", "L1/TEX %", "SM %",
@@ -209,6 +228,7 @@ TABLES = {
     "topk_steps": ("topk_walk", topk_steps),
     "topk_problems": ("topk_walk", lambda rows: problems(rows, "topk")),
     "attention_steps": ("attention_walk", attention_steps),
+    "attention_shipped": ("attention", attention_shipped),
     "attention_problems": ("attention_walk", lambda rows: problems(rows, "attention")),
 }
 

@@ -151,10 +151,10 @@ struct HopperTile {
   bool operator==(const HopperTile&) const = default;
 };
 
-// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit and tiles have many
-// keys; more keys a tile where a tile of queries has very many.
+// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit, and not where a
+// diagonal cuts short sequences; more keys a tile where a tile of queries has very many.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut) {
-  if (dim == 64) return {(cut ? keys / 4 : keys) >= 1024 ? 3 : 2, 128};
+  if (dim == 64) return {cut && keys < 2048 ? 2 : 3, 128};
   if (dim == 128) return {2, keys >= 8192 ? 176 : 128};
   return {2, 80};
 }
