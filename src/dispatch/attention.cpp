@@ -89,11 +89,11 @@ Plan plan_of(const Variant& variant, const Problem& p, const Machine& m, Reasons
 
 Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
   const Variant* chosen = nullptr;
-  std::string refusal = "no variant ships for this device yet";
+  std::string refusal;  // of the first, which takes the most
   for (const Variant& v : variants(Op::attention)) {
     if (v.role != Role::ship || v.device != m.device()) continue;
     if (std::string no = v.refuses(p, m); !no.empty()) {
-      refusal = std::string(v.name) + ": " + no;
+      if (refusal.empty()) refusal = std::string(v.name) + ": " + no;
     } else if (v.name == "hopper" && !p.batch_invariant && !attention_gpu::hopper_fills(p, m)) {
       say(reasons, "not hopper: ", attention_gpu::hopper_tiles(p.attention),
           " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");

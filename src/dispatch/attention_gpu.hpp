@@ -85,7 +85,7 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
   const std::int64_t tiles = std::max<std::int64_t>(ceil_div(a.keys, kFlashKeys), 1);
   std::int64_t part = tiles;  // in tiles
   if (a.split > 0) {
-    part = ceil_div(a.split, kFlashKeys);
+    part = ceil_div(std::min(a.split, std::max<std::int64_t>(a.keys, 1)), kFlashKeys);
   } else if (p.batch_invariant) {
     part = rows == kFewRows ? kInvariantKeys / kFlashKeys : tiles;
   } else {
@@ -117,29 +117,41 @@ inline Plan simt(const Problem& p, const Machine&) {
           .shared_bytes = static_cast<std::size_t>(72 * (a.dim + 1) * 4)};
 }
 
-inline std::string refuse_simt(const Problem& p, const Machine& m) {
-  const AttentionFacts& a = p.attention;
-  if (m.device() != Device::cuda) return "it runs on a GPU";
+// What a launch cannot have.
+inline std::string refuse_size(const AttentionFacts& a, const Plan& plan, const Machine& m) {
   if (a.queries * a.group() > kMost32 || a.keys > kMost32) {
     return "its rows and keys are counted with 31 bits";
   }
-  if (simt(p, m).blocks > kMost32) return "it has more blocks than a launch";
+  if (plan.blocks > kMost32) return "it would be " + std::to_string(plan.blocks) + " blocks";
+  if (plan.shared_bytes > static_cast<std::size_t>(m.gpu.block_shared)) {
+    return "it wants " + std::to_string(plan.shared_bytes) + " bytes of shared memory a block";
+  }
+  return {};
+}
+
+inline std::string refuse_simt(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  return refuse_size(p.attention, simt(p, m), m);
+}
+
+inline std::string refuse_tensor_cores(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (m.gpu.sm < 80) return "it needs sm_80";
+  if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
   return {};
 }
 
 inline std::string refuse_mma(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (m.gpu.sm < 80) return "it needs sm_80";
-  if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
-  if (std::string no = refuse_simt(p, m); !no.empty()) return no;
-  return mma(p, m).blocks > kMost32 ? "it has more blocks than a launch" : "";
+  if (std::string no = refuse_tensor_cores(p, m); !no.empty()) return no;
+  return refuse_size(p.attention, mma(p, m), m);
 }
 
 inline std::string refuse_decode(const Problem& p, const Machine& m) {
+  if (std::string no = refuse_tensor_cores(p, m); !no.empty()) return no;
   if (p.attention.queries * p.attention.group() > kFewRows || p.attention.q_offsets) {
     return "it takes up to 16 rows a kv head, all sequences alike";
   }
-  return refuse_mma(p, m);
+  return refuse_size(p.attention, decode(p, m), m);
 }
 
 // The tile of the Hopper kernel: warpgroups of 64 rows, and keys.
@@ -185,14 +197,15 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
     return "it takes f16 and bf16, and gives the same";
   }
   if (a.dim != 64 && a.dim != 128 && a.dim != 256) return "its dims are 64, 128 and 256";
-  if (!a.aligned || !a.strided) return "its tokens must begin at multiples of 16 bytes";
+  if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
+  if (!a.strided) return "its strides must be positive";
   if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {
     return "its sequences are all alike, and not in pages";
   }
   if (a.additive || a.boolean || a.alibi) return "it takes no mask tensor and no alibi";
   if (a.split > 0) return "it does not cut keys";
   if (a.keys == 0) return "it wants keys";
-  if (a.queries > kMost32 || a.keys > kMost32 || p.rows / 64 > kMost32) {
+  if (a.queries > kMost32 || a.keys > kMost32 || hopper_tiles(a) > kMost32) {
     return "its rows and keys are counted with 31 bits";
   }
   return {};

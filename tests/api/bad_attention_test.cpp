@@ -146,6 +146,8 @@ TEST(BadAttentionTest, Numbers) {
   expect_refused([](Call& c) { c.options.softcap = -1; }, "softcap: -1");
   expect_refused([](Call& c) { c.options.softcap = kNan; }, "softcap: nan");
   expect_refused([](Call& c) { c.options.scale = kNan; }, "scale: nan");
+  expect_refused([](Call& c) { c.options.scale = 1e300; }, "scale: 1e+300");
+  expect_refused([](Call& c) { c.options.softcap = 1e-50; }, "softcap: 1e-50");
   expect_refused([](Call& c) { c.options.mask.window_left = -2; }, "mask.window_left: -2");
   expect_refused([](Call& c) { c.options.mask.window_right = -9; }, "mask.window_right: -9");
   expect_refused([](Call& c) { c.options.split = -1; }, "split: -1 is negative");

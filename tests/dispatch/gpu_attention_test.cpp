@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -205,6 +206,15 @@ TEST(GpuAttentionTest, APartIsWhatWasAskedForInTiles) {
   EXPECT_EQ(plan.variant, "flash_mma");  // the Hopper kernel does not cut
   EXPECT_EQ(plan.keys, 128);
   EXPECT_EQ(plan.split, 8);
+  p.attention.split = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(choose(p, h200()).split, 1);
+}
+
+// Sequences side by side: the tiles of all tokens, not as many for each sequence.
+TEST(GpuAttentionTest, ManyShortSequencesAreNotTooMany) {
+  Problem p = problem(512, 32, 8, 1 << 20, 1 << 20, 128);
+  p.attention.q_offsets = p.attention.kv_offsets = true;
+  EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
 }
 
 TEST(GpuAttentionTest, TheHopperKernelSaysWhatItDoesNotTake) {

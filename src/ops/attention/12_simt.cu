@@ -23,9 +23,9 @@ constexpr int kColumns = 16;  // a lane, at most
 // Rows of floats, one more than they have: lanes that read a column of 32 rows meet no bank twice.
 __device__ inline float* row_at(float* tile, int row, int dim) { return tile + row * (dim + 1); }
 
-// One token of k or v as floats. NaN where its page is not there, and somebody asked to look.
+// One token of k or v as floats; `missing` where its page is not there, and somebody asked to look.
 __device__ inline void load_token(float* to, const PackedRows& rows, const Heads& operand, int key,
-                                  int lane) {
+                                  float missing, int lane) {
   const AttentionArgs& a = rows.a;
   const bool there = key < rows.sight.keys;
   bool lost = false;
@@ -36,9 +36,7 @@ __device__ inline void load_token(float* to, const PackedRows& rows, const Heads
   const std::int64_t at =
       there && !lost ? key_offset(a, rows.s, operand, rows.b, rows.kv_head, key) : 0;
   for (int c = lane; c < a.dim; c += kLanes) {
-    to[c] = lost    ? __int_as_float(0x7FFFFFFF)
-            : there ? read<float>(operand.data, operand.dtype, at + c)
-                    : 0.F;
+    to[c] = lost ? missing : there ? read<float>(operand.data, operand.dtype, at + c) : 0.F;
   }
 }
 
@@ -84,8 +82,8 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
   for (int tile = keys.begin; tile < keys.end; ++tile) {
     __syncthreads();
     for (int i = warp; i < kKeys; i += kWarps) {
-      load_token(row_at(k, i, dim), rows, a.k, tile * kKeys + i, lane);
-      load_token(row_at(v, i, dim), rows, a.v, tile * kKeys + i, lane);
+      load_token(row_at(k, i, dim), rows, a.k, tile * kKeys + i, nanf(""), lane);
+      load_token(row_at(v, i, dim), rows, a.v, tile * kKeys + i, 0, lane);
     }
     __syncthreads();
     const float* own_k = row_at(k, lane, dim);
@@ -99,7 +97,9 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
     state = next;
 #pragma unroll
     for (float& x : o) x *= by;
+    const unsigned live = __ballot_sync(0xFFFFFFFFU, z != minus_infinity<float>());
     for (int i = 0; i < kKeys; ++i) {
+      if ((live >> i & 1) == 0) continue;  // is not there, whatever its value
       const float weight = __shfl_sync(0xFFFFFFFFU, mine, i);
       const float* value = row_at(v, i, dim);
 #pragma unroll

@@ -127,12 +127,12 @@ ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std:
 
 // The same for a whole sequence, as kernels want it: in 32 bits.
 ONEPASS_HD inline gpu_attention::Sight sight_of(const AttentionArgs& a, const Sequence& s) {
-  const std::int64_t far = s.queries + s.keys;  // beside any query
-  const auto beside = [far](std::int64_t window) {
-    return static_cast<int>(window < far ? window : far);
+  // As many keys before a query as there are, or as many after it as there are queries, are all.
+  const auto at_most = [](std::int64_t window, std::int64_t all) {
+    return static_cast<int>(window < all ? window : all);
   };
-  return {static_cast<int>(s.queries), static_cast<int>(s.keys), beside(a.window_left),
-          a.causal ? 0 : beside(a.window_right)};
+  return {static_cast<int>(s.queries), static_cast<int>(s.keys), at_most(a.window_left, s.keys),
+          a.causal ? 0 : at_most(a.window_right, s.queries)};
 }
 
 }  // namespace onepass

@@ -121,9 +121,14 @@ Status lay_lse(const Tensor& lse, const ConstTensor& q, Heads& out) {
 // Numbers and flags, which need no tensor to be judged by.
 Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
   args.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(args.dim)));
-  if (!std::isfinite(args.scale)) return invalid("scale", args.scale, " is not finite");
+  if (!std::isfinite(static_cast<float>(args.scale))) {
+    return invalid("scale", args.scale, " is not finite in float32");
+  }
   if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
     return invalid("softcap", options.softcap, " is not 0 or a positive number");
+  }
+  if (options.softcap > 0 && !std::isnormal(static_cast<float>(options.softcap))) {
+    return invalid("softcap", options.softcap, " is too small or too large for float32");
   }
   const Mask& mask = options.mask;
   for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
@@ -320,10 +325,12 @@ Status check_attention_values(const AttentionArgs& args) {
 }
 
 Problem describe(const AttentionArgs& args) {
-  const auto aligned = [](const Heads& t) {
-    const auto width = static_cast<std::int64_t>(size_of(t.dtype));
-    return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && t.batch * width % 16 == 0 &&
-           t.head * width % 16 == 0 && t.token * width % 16 == 0;
+  const auto aligned = [&](const Heads& t, std::int64_t heads, std::int64_t tokens) {
+    const auto fits = [&](std::int64_t stride, std::int64_t extent) {
+      return extent == 1 || stride * static_cast<std::int64_t>(size_of(t.dtype)) % 16 == 0;
+    };
+    return reinterpret_cast<std::uintptr_t>(t.data) % 16 == 0 && fits(t.head, heads) &&
+           fits(t.token, tokens) && fits(t.batch, args.pages ? 2 : args.batch);
   };
   Problem p{.op = Op::attention, .cols = args.keys, .in = args.q.dtype, .out = args.o.dtype};
   AttentionFacts& a = p.attention;
@@ -353,7 +360,9 @@ Problem describe(const AttentionArgs& args) {
   a.strided = strided(args.q, args.heads, args.queries) &&
               strided(args.k, args.kv_heads, args.keys) &&
               strided(args.v, args.kv_heads, args.keys);
-  a.aligned = aligned(args.q) && aligned(args.k) && aligned(args.v) && aligned(args.o);
+  a.aligned =
+      aligned(args.q, args.heads, args.queries) && aligned(args.o, args.heads, args.queries) &&
+      aligned(args.k, args.kv_heads, args.keys) && aligned(args.v, args.kv_heads, args.keys);
   p.rows = args.heads * args.queries * (args.q_offsets ? 1 : args.batch);
   p.wants_lse = static_cast<bool>(args.lse);
   return p;

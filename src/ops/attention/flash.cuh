@@ -26,6 +26,10 @@ struct Shape {
                 kKeys == attention_gpu::kFlashKeys);  // what is planned with
 };
 
+// What a key whose page is not there has for words: those who see it get NaN by its score. Its value is 0, so that
+// nobody else does.
+inline constexpr unsigned kNaNs = 0xFFFFFFFFU;
+
 // Which rows a block has, and which part of their keys and columns.
 struct Place {
   std::int64_t batch;
@@ -87,13 +91,13 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
   const Tokens<Stored> k_tokens(rows, a.k, 0);
   const Tokens<Stored> v_tokens(rows, a.v, place.column);
   const auto load_k = [&](int tile) {
-    load_keys<Stored, Shape::kDim, Shape::kKeys, Shape::kThreads>(k, k_tokens, tile * Shape::kKeys,
-                                                                  rows.sight.keys, a.dim, aligned);
+    load_keys<Stored, Shape::kDim, Shape::kKeys, Shape::kThreads>(
+        k, k_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim, kNaNs, aligned);
     mma::commit();
   };
   const auto load_v = [&](int tile) {
     load_keys<Stored, Shape::kColumns, Shape::kKeys, Shape::kThreads>(
-        v, v_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim - place.column, aligned);
+        v, v_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim - place.column, 0, aligned);
     mma::commit();
   };
 

@@ -335,10 +335,16 @@ class Consumer {
     const Sums zeros{};
     finish(job, Online(kLog2E), zeros);
     Job& kept = shared_.kept[group_];
+    sync();  // nobody needs the one that was kept before
     if (thread_ == 0 && step_ > 0 && owner_ != &kept) kept = *owner_;
     owner_ = &kept;
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
+    sync();
     if (thread_ == 0) shared_.q_ring.leave(jobs_);
+  }
+
+  // Of the warpgroup.
+  __device__ void sync() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
   }
 
   __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {

@@ -60,9 +60,9 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
 #pragma unroll 4
   for (int i = group; i < parts.count && group < groups; i += groups) {
     const std::int64_t place = parts.place(i, row);
-    const float by = weight(all, parts.lse[place]);
+    const float lse = parts.lse[place];
     const float4 mean = reinterpret_cast<const float4*>(parts.means + place * a.dim)[column];
-    if (by != 0) add(sum, mean, by);  // what sees nothing has left nothing
+    if (lse != minus_infinity<float>()) add(sum, mean, weight(all, lse));  // else it saw nothing
   }
   sums[thread] = sum;
   __syncthreads();

@@ -13,15 +13,18 @@ class Cap {
  public:
   Cap() = default;
   ONEPASS_HD Cap(float scale, float cap)
-      : scale_(scale), cap_(cap), rate_(cap == 0 ? 0 : 2 * scale / cap * kLog2E) {}
+      : scale_(scale), cap_(cap), rate_(cap == 0 ? 0 : scale / cap) {}
 
   __device__ bool any() const { return cap_ != 0; }
 
-  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf.
+  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf; near 0, where that would lose digits,
+  // t − t³ / 3.
   __device__ float capped(float s) const {
+    const float t = s * rate_;
     float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(s * rate_) + 1));
-    return fmaf(-2 * cap_, inverse, cap_);
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(t * (2 * kLog2E)) + 1));
+    const float tanh = fabsf(t) < 0.05F ? fmaf(t * t * t, -1.F / 3, t) : fmaf(-2, inverse, 1);
+    return cap_ * tanh;
   }
   __device__ float scaled(float s) const { return s * scale_; }
   __device__ float operator()(float s) const { return any() ? capped(s) : scaled(s); }
@@ -132,9 +135,11 @@ class Online {
       float m = fmaxf(top[0], top[1]);
       m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 1));
       m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 2));
-      m = (m - m_[r]) * unit_ > kSlack ? m : m_[r];
-      const float base = shift(m) * unit_;
-      by[r] = power_of_two(fmaf(m_[r], unit_, -base));
+      const bool grew = (m - m_[r]) * unit_ > kSlack;
+      m = grew ? m : m_[r];
+      // Both products are rounded alike, as the weights from before were made with.
+      const float base = __fmul_rn(shift(m), unit_);
+      by[r] = grew ? power_of_two(__fmul_rn(m_[r], unit_) - base) : 1.F;
       m_[r] = m;
       float d[2] = {d_[r] * by[r], 0};
 #pragma unroll

@@ -49,7 +49,7 @@ struct PackedRows {
 
 // Whether z = s · scale and nothing else, so that the scale can wait for the exponential.
 __device__ inline bool only_scaled(const AttentionArgs& a) {
-  return a.softcap == 0 && a.scale > 0 && !a.alibi && !a.additive && !a.boolean;
+  return a.softcap == 0 && static_cast<float>(a.scale) > 0 && !a.alibi && !a.additive && !a.boolean;
 }
 
 __device__ inline void store16(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
@@ -158,11 +158,11 @@ class Tokens {
   bool checked_ = false;
 };
 
-// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. NaN where there is no page. How
-// they lie is asked once, not for each 16 bytes: what is copied most has no branch.
+// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. Where there is no page the words
+// are `lost`. How tokens lie is asked once, not for each 16 bytes: what is copied most has no branch.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
-                                 int columns, bool aligned) {
+                                 int columns, unsigned lost, bool aligned) {
   using Lanes = CopyLanes<Columns, Threads>;
   const auto is_there = [&](int row, int chunk) {
     return first + row < end && 8 * chunk < columns;
@@ -182,11 +182,12 @@ __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, in
     Lanes::template each<Keys, 1>([&](int row, int chunk) {
       const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
       const bool there = is_there(row, chunk);
-      const Stored* from = tokens.look(there ? first + row : 0);
+      const Stored* from = there ? tokens.look(first + row) : nullptr;
       if (from != nullptr) {
-        fetch16(to, from + 8 * chunk, there, aligned);
+        fetch16(to, from + 8 * chunk, true, aligned);
       } else {
-        store16(to, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU, 0xFFFFFFFFU);
+        const unsigned word = there ? lost : 0;
+        store16(to, word, word, word, word);
       }
     });
   }
@@ -205,7 +206,7 @@ __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int
     const int head = rows.head(row);
     const QueryMasks masks(a, rows.s, rows.b, head, query);
     const float slope = slope_of(a, rows.b, head);
-    const auto own = static_cast<float>(rows.sight.own(query));
+    const int own = rows.sight.own(query);
 #pragma unroll
     for (int i = 0; i < Size / 4; ++i) {
 #pragma unroll
@@ -213,8 +214,7 @@ __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int
         const int key = first + 8 * i + e;
         float& score = s[4 * i + 2 * r + e];
         if (key >= rows.sight.keys) continue;
-        const float z =
-            cap(score) - slope * fabsf(static_cast<float>(key) - own) + masks.added(key);
+        const float z = cap(score) - slope * static_cast<float>(abs(key - own)) + masks.added(key);
         score = masks.hides(key) ? minus_infinity<float>() : z;
       }
     }

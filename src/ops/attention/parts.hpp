@@ -33,11 +33,6 @@ inline Parts parts_of(const AttentionArgs& a, const Plan& plan) {
   return parts;
 }
 
-// Workspace of a plan, in bytes.
-inline std::size_t part_bytes(std::int64_t parts, std::int64_t rows, int dim) {
-  return parts > 1 ? static_cast<std::size_t>(parts * rows * (dim + 1)) * sizeof(float) : 0;
-}
-
 // o and lse of what the parts left.
 Status join_parts(const AttentionArgs& a, const Parts& parts);
 
