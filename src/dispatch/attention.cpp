@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
 #include "dispatch/say.hpp"
 #include "ops/attention/geometry.hpp"
 #include "ops/attention/layout.hpp"
@@ -94,8 +94,8 @@ Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
     if (v.role != Role::ship || v.device != m.device()) continue;
     if (std::string no = v.refuses(p, m); !no.empty()) {
       if (refusal.empty()) refusal = std::string(v.name) + ": " + no;
-    } else if (v.name == "hopper" && !p.batch_invariant && !attention_gpu::hopper_fills(p, m)) {
-      say(reasons, "not hopper: ", attention_gpu::hopper_tiles(p.attention),
+    } else if (v.name == "hopper" && !p.batch_invariant && !attention_launch::hopper_fills(p, m)) {
+      say(reasons, "not hopper: ", attention_launch::hopper_tiles(p.attention),
           " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");
     } else {
       chosen = &v;

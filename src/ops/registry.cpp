@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
 #include "dispatch/gpu_choose.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "ops/attention/geometry.hpp"

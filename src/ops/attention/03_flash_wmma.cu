@@ -80,7 +80,7 @@ __device__ inline void multiply_keys(const Tiles<Stored>& t, int first_row, int 
 
 // Scores become weights against the maximum of all tiles so far, and the sums from before shrink to it.
 template <class Stored>
-__device__ inline void absorb(const Tiles<Stored>& t, const gpu_attention::Sight& sight,
+__device__ inline void absorb(const Tiles<Stored>& t, const attention_tiles::Sight& sight,
                               int first_query, int first_key, float scale, int dim,
                               State<float> (&state)[kRounds]) {
 #pragma unroll
@@ -153,7 +153,7 @@ __global__ __launch_bounds__(kFlashThreads) void flash(const __grid_constant__ A
   const Tiles<Stored> t(memory, dim);
   const Place place(a);
   const std::int64_t kv_head = place.head / (a.heads / a.kv_heads);
-  const gpu_attention::Sight sight = sight_of(a, {0, a.queries, 0, a.keys});
+  const attention_tiles::Sight sight = sight_of(a, {0, a.queries, 0, a.keys});
   const auto k = matrix_of<Stored>(a.k, place.batch, kv_head, sight.keys, dim);
   const auto v = matrix_of<Stored>(a.v, place.batch, kv_head, sight.keys, dim);
   const auto load = [&](Stored* to, const Matrix<Stored>& from, int first) {
@@ -168,7 +168,7 @@ __global__ __launch_bounds__(kFlashThreads) void flash(const __grid_constant__ A
 #pragma unroll
   for (State<float>& row : state) row = identity<float>();
   const int first_row = static_cast<int>(threadIdx.x) / 32 * kRows;
-  const auto keys = gpu_attention::key_tiles(sight, place.first_query, kFlashTile, kFlashTile);
+  const auto keys = attention_tiles::key_tiles(sight, place.first_query, kFlashTile, kFlashTile);
   for (int tile = keys.begin; tile < keys.end; ++tile) {
     const int first_key = tile * kFlashTile;
     __syncthreads();  // nobody needs the values before

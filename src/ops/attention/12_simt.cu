@@ -78,7 +78,7 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
 
   State<float> state = first_state(a, head);
   float o[kColumns] = {};
-  const gpu_attention::KeyTiles keys = rows.key_tiles(first_row, kWarps, kKeys);
+  const attention_tiles::KeyTiles keys = rows.key_tiles(first_row, kWarps, kKeys);
   for (int tile = keys.begin; tile < keys.end; ++tile) {
     __syncthreads();
     for (int i = warp; i < kKeys; i += kWarps) {

@@ -8,7 +8,7 @@
 // Limits  sm_90a; f16, bf16; dim 64, 128, 256; masks by place, softcap, sinks.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
 #include "ops/attention/hopper.cuh"
 #include "ops/attention/variants.hpp"
 #include "runtime/launch.hpp"
@@ -81,7 +81,7 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
 template <class Stored>
 Status launch_tile(const AttentionArgs& a, const Plan& plan) {
   const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
-  const attention_gpu::HopperTile tile = attention_gpu::hopper_tile(a.dim, a.keys, cut);
+  const attention_launch::HopperTile tile = attention_launch::hopper_tile(a.dim, a.keys, cut);
   switch (a.dim) {
     case 64:
       return tile.groups == 3 ? launch<Stored, Tile<64, 3, 128>>(a, plan)

@@ -1,7 +1,7 @@
 // Flash attention by the tensor cores of one warp at a time: the kernel of 10_mma and 11_decode.
 #pragma once
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
 #include "ops/attention/packed.cuh"
 #include "ops/attention/parts.hpp"
 #include "runtime/launch.hpp"
@@ -22,8 +22,8 @@ struct Shape {
   static constexpr int kKeyBytes = kKeys * mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kValueBytes = kKeys * mma::Swizzled<Columns>::kRowBytes;
   static constexpr int kBytes = kQueryBytes + kKeyBytes + kValueBytes;
-  static_assert(kBytes == attention_gpu::flash_bytes({Dim, Columns}, kRows) &&
-                kKeys == attention_gpu::kFlashKeys);  // what is planned with
+  static_assert(kBytes == attention_launch::flash_bytes({Dim, Columns}, kRows) &&
+                kKeys == attention_launch::kFlashKeys);  // what is planned with
 };
 
 // What a key whose page is not there has for words: those who see it get NaN by its score. Its value is 0, so that
@@ -112,7 +112,7 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
     for (float& x : o[t]) x = 0;
   }
 
-  gpu_attention::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
+  attention_tiles::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
   if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
   if (keys.begin < keys.end) {
     load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,

@@ -1,7 +1,7 @@
-// The launches of the walk through attention, as pure functions. What ships has its own in dispatch/attention_gpu.hpp.
+// The launches of the walk through attention, as pure functions. What ships has its own in dispatch/attention_launch.hpp.
 #pragma once
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
 
 namespace onepass::ops::attention::geometry {
 
@@ -111,7 +111,7 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
   if (a.window_left >= 0 || a.window_right >= 0) return "it takes no window";
   if (a.split > 0) return "it does not cut keys";
   if (a.keys == 0) return "it wants keys";
-  if (a.queries > attention_gpu::kMost32 || a.keys > attention_gpu::kMost32) {
+  if (a.queries > attention_launch::kMost32 || a.keys > attention_launch::kMost32) {
     return "its queries and keys are counted with 31 bits";
   }
   return {};
@@ -129,7 +129,7 @@ inline std::string refuse_in_memory(const Problem& p, const Machine& m) {
 inline std::string refuse_flash(const Problem& p, const Machine& m) {
   if (std::string no = refuse_walk(p, m); !no.empty()) return no;
   const Plan plan = flash(p, m);
-  if (plan.blocks > attention_gpu::kMost32) return "it has more blocks than a launch";
+  if (plan.blocks > attention_launch::kMost32) return "it has more blocks than a launch";
   if (plan.shared_bytes > static_cast<std::size_t>(m.gpu.block_shared)) {
     return "its tiles do not fit into this GPU's shared memory";
   }

@@ -4,7 +4,7 @@
 #include "core/number.cuh"
 #include "core/tma.cuh"
 #include "core/wgmma.cuh"
-#include "dispatch/gpu_attention.hpp"
+#include "dispatch/attention_tiles.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/online.cuh"
 
@@ -42,7 +42,7 @@ struct Tile {
 struct Job {
   int batch, head;  // batch −1: there are no more
   int first_query;
-  gpu_attention::KeyTiles keys;
+  attention_tiles::KeyTiles keys;
 };
 
 // Known at a time: those with queries in shared memory, and the one before, whose sums may be under way.
@@ -75,8 +75,8 @@ struct Shared {
 
 struct Params {
   CUtensorMap q, k, v;
-  gpu_attention::Schedule schedule;
-  gpu_attention::Sight sight;
+  attention_tiles::Schedule schedule;
+  attention_tiles::Sight sight;
   int heads, sharing;  // heads of a batch; of them, that share one of k and v
   bool plain;          // z = s · scale, and scale > 0
   float scale;
@@ -97,10 +97,11 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
     }
   };
   unsigned jobs = 0, step = 0;
-  for (gpu_attention::Walk walk(p.schedule, blockIdx.x, gridDim.x); !walk.done(); walk.advance()) {
-    const gpu_attention::Work work = walk.work();
+  for (attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x); !walk.done();
+       walk.advance()) {
+    const attention_tiles::Work work = walk.work();
     Job job{work.head / p.heads, work.head % p.heads, work.query_tile * Tile::kQueries};
-    job.keys = gpu_attention::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
+    job.keys = attention_tiles::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
     if (job.keys.begin == job.keys.end) {
       shared.say(jobs++, job, 0);
       continue;
@@ -181,7 +182,7 @@ class Consumer {
         write_nothing(job);
         continue;
       }
-      const gpu_attention::KeyTiles keys = job.keys;
+      const attention_tiles::KeyTiles keys = job.keys;
       int tile = keys.end - 1;
       issue(s, o, weights);
       leave_scores(s, tile == keys.begin);

@@ -7,7 +7,7 @@
 #include <bit>
 
 #include "core/mma.cuh"
-#include "dispatch/gpu_attention.hpp"
+#include "dispatch/attention_tiles.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/logit.hpp"
 #include "ops/attention/online.cuh"
@@ -18,7 +18,7 @@ namespace onepass::ops::attention {
 struct PackedRows {
   const AttentionArgs& a;
   Sequence s;
-  gpu_attention::Sight sight;
+  attention_tiles::Sight sight;
   std::int64_t b;
   int kv_head, sharing;
 
@@ -40,10 +40,10 @@ struct PackedRows {
     return {{sight.begin(q[0]), sight.begin(q[1])}, {sight.end(q[0]), sight.end(q[1])}};
   }
 
-  __device__ gpu_attention::KeyTiles key_tiles(int first_row, int rows, int keys) const {
-    const int last = gpu_attention::between(0, first_row + rows, count()) - 1;
+  __device__ attention_tiles::KeyTiles key_tiles(int first_row, int rows, int keys) const {
+    const int last = attention_tiles::between(0, first_row + rows, count()) - 1;
     const int first_query = query(first_row);
-    return gpu_attention::key_tiles(sight, first_query, query(last) - first_query + 1, keys);
+    return attention_tiles::key_tiles(sight, first_query, query(last) - first_query + 1, keys);
   }
 };
 

@@ -4,7 +4,7 @@
 
 #include "core/annotate.hpp"
 
-namespace onepass::gpu_attention {
+namespace onepass::attention_tiles {
 
 // By value: what std::clamp refers to, a kernel would have in memory.
 ONEPASS_HD constexpr int between(int low, int x, int high) {
@@ -119,4 +119,4 @@ class Walk {
   bool second_ = false;
 };
 
-}  // namespace onepass::gpu_attention
+}  // namespace onepass::attention_tiles

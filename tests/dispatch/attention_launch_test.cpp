@@ -8,20 +8,20 @@
 #include <numeric>
 #include <vector>
 
-#include "dispatch/attention_gpu.hpp"
+#include "dispatch/attention_launch.hpp"
+#include "dispatch/attention_tiles.hpp"
 #include "dispatch/choose.hpp"
-#include "dispatch/gpu_attention.hpp"
 #include "ops/attention/args.hpp"
 
 namespace onepass {
 namespace {
 
-using gpu_attention::key_tiles;
-using gpu_attention::KeyTiles;
-using gpu_attention::Schedule;
-using gpu_attention::Sight;
-using gpu_attention::Walk;
-using gpu_attention::Work;
+using attention_tiles::key_tiles;
+using attention_tiles::KeyTiles;
+using attention_tiles::Schedule;
+using attention_tiles::Sight;
+using attention_tiles::Walk;
+using attention_tiles::Work;
 
 std::vector<Sight> sights() {
   std::vector<Sight> all;
@@ -41,7 +41,7 @@ bool sees(const Sight& s, int query, int key) {
   return (s.before < 0 || key >= own - s.before) && (s.after < 0 || key <= own + s.after);
 }
 
-TEST(GpuAttentionTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
+TEST(AttentionLaunchTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
   for (const Sight& s : sights()) {
     for (const int rows : {16, 64}) {
       for (const int width : {16, 64}) {
@@ -66,7 +66,7 @@ TEST(GpuAttentionTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
   }
 }
 
-TEST(GpuAttentionTest, SightIsWhatTheArgumentsSay) {
+TEST(AttentionLaunchTest, SightIsWhatTheArgumentsSay) {
   AttentionArgs a{.batch = 1, .heads = 1, .kv_heads = 1, .queries = 7, .keys = 12, .dim = 8};
   for (const std::int64_t left : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {
     for (const std::int64_t right : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 40}) {
@@ -87,7 +87,7 @@ TEST(GpuAttentionTest, SightIsWhatTheArgumentsSay) {
   }
 }
 
-TEST(GpuAttentionTest, PartsHaveEveryTileOnce) {
+TEST(AttentionLaunchTest, PartsHaveEveryTileOnce) {
   const KeyTiles all{3, 20, 5, 18};
   for (const int tiles : {1, 4, 7, 100}) {
     std::vector<int> seen;
@@ -101,7 +101,7 @@ TEST(GpuAttentionTest, PartsHaveEveryTileOnce) {
   }
 }
 
-TEST(GpuAttentionTest, EveryTileHasOneBlock) {
+TEST(AttentionLaunchTest, EveryTileHasOneBlock) {
   for (const bool paired : {false, true}) {
     for (const int tiles : {1, 2, 3, 4, 11}) {
       for (const int heads : {1, 5, 64}) {
@@ -123,7 +123,7 @@ TEST(GpuAttentionTest, EveryTileHasOneBlock) {
 }
 
 // A causal sequence: tile t has t + 1 tiles of keys.
-TEST(GpuAttentionTest, PairsOfADiagonalAreBalanced) {
+TEST(AttentionLaunchTest, PairsOfADiagonalAreBalanced) {
   constexpr int kBlocks = 132;
   for (const int tiles : {3, 4, 11, 32, 128}) {
     const Schedule schedule{tiles, 2112 / tiles, true};
@@ -155,7 +155,7 @@ Problem problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, s
 
 const Machine& h200() { return *find_machine("h200"); }
 
-TEST(GpuAttentionTest, TheKernelFitsTheProblem) {
+TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
   EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 128)), "hopper");
   EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
@@ -174,19 +174,19 @@ TEST(GpuAttentionTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(choose(problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
 }
 
-TEST(GpuAttentionTest, KeysAreCutWhereTilesAreFew) {
+TEST(AttentionLaunchTest, KeysAreCutWhereTilesAreFew) {
   const Plan one = choose(problem(1, 32, 8, 1, 131072, 128), h200());
   EXPECT_GT(one.split, 32);
-  EXPECT_EQ(one.keys % attention_gpu::kFlashKeys, 0);
+  EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
   EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
-  const Plan many = attention_gpu::mma(problem(64, 32, 32, 4096, 4096, 128), h200());
+  const Plan many = attention_launch::mma(problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.split, 1);
   EXPECT_EQ(many.scratch_bytes, 0U);
 }
 
-TEST(GpuAttentionTest, BatchInvariantPlansDoNotLookAtTheBatch) {
+TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
   for (const std::int64_t queries : {1, 64, 1024}) {
     std::map<std::pair<std::string, std::int64_t>, int> plans;
     for (const std::int64_t batch : {1, 3, 200}) {
@@ -199,7 +199,7 @@ TEST(GpuAttentionTest, BatchInvariantPlansDoNotLookAtTheBatch) {
   }
 }
 
-TEST(GpuAttentionTest, APartIsWhatWasAskedForInTiles) {
+TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
   Problem p = problem(4, 8, 8, 100, 1000, 64);
   p.attention.split = 100;
   const Plan plan = choose(p, h200());
@@ -211,17 +211,17 @@ TEST(GpuAttentionTest, APartIsWhatWasAskedForInTiles) {
 }
 
 // Sequences side by side: the tiles of all tokens, not as many for each sequence.
-TEST(GpuAttentionTest, ManyShortSequencesAreNotTooMany) {
+TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
   Problem p = problem(512, 32, 8, 1 << 20, 1 << 20, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
   EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
 }
 
-TEST(GpuAttentionTest, TheHopperKernelSaysWhatItDoesNotTake) {
+TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {
   const auto no = [](auto&& change) {
     Problem p = problem(1, 8, 8, 256, 256, 128);
     change(p);
-    return attention_gpu::refuse_hopper(p, h200());
+    return attention_launch::refuse_hopper(p, h200());
   };
   EXPECT_EQ(no([](Problem&) {}), "");
   EXPECT_NE(no([](Problem& p) { p.attention.dim = 80; }), "");

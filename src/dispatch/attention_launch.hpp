@@ -11,7 +11,7 @@
 #include "onepass/plan.hpp"
 #include "ops/row/packs.hpp"
 
-namespace onepass::attention_gpu {
+namespace onepass::attention_launch {
 
 inline constexpr std::int64_t kMost32 = std::numeric_limits<int>::max() / 2;
 
@@ -211,4 +211,4 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
   return {};
 }
 
-}  // namespace onepass::attention_gpu
+}  // namespace onepass::attention_launch
