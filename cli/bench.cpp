@@ -98,6 +98,23 @@ double time_of(const std::vector<Row>& rows, const Row& row, std::string_view va
   return 0;
 }
 
+// The time of a peer in hundredths of a row's; nothing where it did not run.
+std::string percent_of(double peer, const Row& row) {
+  return peer > 0 ? fmt::format("{:.0f}", peer / row.median_us * 100) : "";
+}
+
+// Against the row before, where both are ours and of one problem.
+std::string gain_over(const Row* before, const Row& row) {
+  const bool step = before != nullptr && before->problem == row.problem && row.role != "peer";
+  return step ? fmt::format("{:.2f}", before->median_us / row.median_us) : "";
+}
+
+// What is to be said of a result. A copy has none.
+std::string verdict(const Row& row) {
+  if (row.variant == "copy" || row.verified) return row.chosen ? "chosen" : "";
+  return row.role == "peer" ? "beyond our tolerance" : "WRONG";
+}
+
 std::string table_of(const std::vector<Row>& rows) {
   Table table({{"problem"},
                {"variant"},
@@ -112,15 +129,11 @@ std::string table_of(const std::vector<Row>& rows) {
   std::string last;
   for (const Row& row : rows) {
     const double onednn = time_of(rows, row, "onednn");
-    const std::string note = row.role == "peer" ? ""
-                             : !row.verified    ? "WRONG"
-                             : row.chosen       ? "chosen"
-                                                : "";
     table.add({row.problem == last ? "" : row.problem, row.variant, row.role,
                fmt::format("{:.1f}", row.median_us), fmt::format("{:.1f}", row.p10_us),
                fmt::format("{:.1f}", row.p90_us), fmt::format("{:.1f}", row.gbps),
                fmt::format("{:.0f}", row.percent_of_copy),
-               onednn > 0 ? fmt::format("{:.2f}", onednn / row.median_us) : "", note});
+               onednn > 0 ? fmt::format("{:.2f}", onednn / row.median_us) : "", verdict(row)});
     last = row.problem;
   }
   return table.text();
@@ -142,17 +155,12 @@ std::string gpu_table_of(const std::vector<Row>& rows) {
   const Row* before = nullptr;
   for (const Row& row : rows) {
     const bool first = before == nullptr || before->problem != row.problem;
-    const double cudnn = time_of(rows, row, "cudnn_accurate");
-    const bool step = !first && row.role != "peer";
     table.add({first ? row.problem : "", row.variant, row.role,
                fmt::format("{:.4f}", row.median_us / 1e3), fmt::format("{:.4f}", row.p10_us / 1e3),
                fmt::format("{:.4f}", row.p90_us / 1e3), fmt::format("{:.0f}", row.gbps),
                fmt::format("{:.0f}", row.percent_of_copy),
-               cudnn > 0 ? fmt::format("{:.0f}", cudnn / row.median_us * 100) : "",
-               step ? fmt::format("{:.2f}", before->median_us / row.median_us) : "",
-               row.variant == "copy" || row.verified ? ""
-               : row.role == "peer"                  ? "beyond our tolerance"
-                                                     : "WRONG"});
+               percent_of(time_of(rows, row, "cudnn_accurate"), row), gain_over(before, row),
+               verdict(row)});
     before = &row;
   }
   return table.text();
@@ -175,17 +183,11 @@ std::string attention_table_of(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const bool first = before == nullptr || before->problem != row.problem;
     const bool copy = row.variant == "copy";
-    const double cudnn = time_of(rows, row, "cudnn_sdpa");
-    const bool step = !first && row.role != "peer";
     table.add({first ? row.problem : "", row.variant, row.role,
                fmt::format("{:.1f}", row.median_us), fmt::format("{:.1f}", row.p10_us),
                fmt::format("{:.1f}", row.p90_us), copy ? "" : fmt::format("{:.4g}", row.tflops),
-               fmt::format("{:.1f}", row.gbps),
-               cudnn > 0 ? fmt::format("{:.0f}", cudnn / row.median_us * 100) : "",
-               step ? fmt::format("{:.2f}", before->median_us / row.median_us) : "",
-               copy           ? ""
-               : row.verified ? (row.chosen ? "chosen" : "")
-                              : "WRONG"});
+               fmt::format("{:.1f}", row.gbps), percent_of(time_of(rows, row, "cudnn_sdpa"), row),
+               gain_over(before, row), verdict(row)});
     before = &row;
   }
   return table.text();

@@ -49,6 +49,8 @@ class Bounds {
     for (std::size_t t = 0; t < row_.z.size(); ++t) {
       const double size = finite_size(p_[t] * v[t * dim + j]);
       error += size * (logit_error(t) + state_error_ + weight_rounding_ + kUnit * walk_);
+      // A weight below the smallest normal number may be gone.
+      error += finite_size(std::min(p_[t], smallest(DType::f32)) * v[t * dim + j]);
     }
     return {value, error + finite_size(value) * epsilon(spec_.out) * 0.51 + smallest(spec_.out) +
                        smallest(DType::f32)};
