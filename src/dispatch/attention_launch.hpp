@@ -167,8 +167,9 @@ struct HopperTile {
 // diagonal cuts short sequences; more keys a tile where a tile of queries has very many.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut) {
   if (dim == 64) return {cut && keys < 2048 ? 2 : 3, 128};
+  if (dim == 96) return {2, 128};
   if (dim == 128) return {2, keys >= 8192 ? 176 : 128};
-  return {2, 80};
+  return {2, dim == 192 ? 96 : 80};
 }
 
 constexpr HopperTile hopper_tile(const AttentionFacts& a) {
@@ -196,7 +197,9 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
   if ((p.in != DType::f16 && p.in != DType::bf16) || p.out != p.in) {
     return "it takes f16 and bf16, and gives the same";
   }
-  if (a.dim != 64 && a.dim != 128 && a.dim != 256) return "its dims are 64, 128 and 256";
+  if (flash_dims(a.dim).dim != a.dim || a.dim > 256) {
+    return "its dims are 64, 96, 128, 192 and 256";
+  }
   if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
   if (!a.strided) return "its strides must be positive";
   if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {

@@ -5,7 +5,7 @@
 //         Blocks stay and take tile after tile.
 // Versus  10_mma: the operands of the products lie in shared memory, and nobody waits for a load or for a product.
 // Bytes   q and o once; k and v once a tile of queries, from L2 where a few heads fit there.
-// Limits  sm_90a; f16, bf16; dim 64, 128, 256; masks by place, softcap, sinks.
+// Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
 #include "dispatch/attention_launch.hpp"
@@ -86,9 +86,11 @@ Status launch_tile(const AttentionArgs& a, const Plan& plan) {
     case 64:
       return tile.groups == 3 ? launch<Stored, Tile<64, 3, 128>>(a, plan)
                               : launch<Stored, Tile<64, 2, 128>>(a, plan);
+    case 96: return launch<Stored, Tile<96, 2, 128>>(a, plan);
     case 128:
       return tile.keys == 176 ? launch<Stored, Tile<128, 2, 176>>(a, plan)
                               : launch<Stored, Tile<128, 2, 128>>(a, plan);
+    case 192: return launch<Stored, Tile<192, 2, 96>>(a, plan);
     default: return launch<Stored, Tile<256, 2, 80>>(a, plan);
   }
 }

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "core/state.hpp"
+#include "merge/block.cuh"
 #include "ops/attention/logit.hpp"
 #include "ops/attention/parts.hpp"
 #include "runtime/launch.hpp"
@@ -11,7 +12,7 @@
 namespace onepass::ops::attention {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 256;
 
 // The token of q that a row's number stands for.
 struct Token {
@@ -32,7 +33,7 @@ __device__ inline void add(float4& sum, const float4& more, float by) {
 // Threads in groups of as many as a row has fours: each group sums every so-manieth part.
 __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ AttentionArgs a,
                                                  const Parts parts) {
-  __shared__ State<float> states[kThreads];
+  __shared__ BlockFold<Merge<float>>::Scratch scratch;
   __shared__ float4 sums[kThreads];
   const auto thread = static_cast<int>(threadIdx.x);
   const std::int64_t row = blockIdx.x;
@@ -44,20 +45,15 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
     const float lse = parts.lse[parts.place(i, row)];
     mine = merge(mine, leaf(lse));
   }
-  states[thread] = mine;
-  __syncthreads();
-  for (int distance = kThreads / 2; distance > 0; distance /= 2) {
-    if (thread < distance) states[thread] = merge(states[thread], states[thread + distance]);
-    __syncthreads();
-  }
-  const State<float> all = a.sinks ? merge(states[0], first_state(a, token.head)) : states[0];
+  const State<float> keys = BlockFold<Merge<float>>(scratch).all(mine);
+  const State<float> all = a.sinks ? merge(keys, first_state(a, token.head)) : keys;
 
   const int fours = a.dim / 4;
   const int groups = kThreads / fours;
   const int group = thread / fours;
   const int column = thread % fours;
   float4 sum{0, 0, 0, 0};
-#pragma unroll 4
+#pragma unroll 8
   for (int i = group; i < parts.count && group < groups; i += groups) {
     const std::int64_t place = parts.place(i, row);
     const float lse = parts.lse[place];
