@@ -43,6 +43,13 @@ __device__ inline void load4_transposed(unsigned (&r)[4], unsigned row) {
                : "memory");
 }
 
+// And to shared memory (sm_90).
+__device__ inline void store4(unsigned row, const unsigned (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // d += left · right, d being the four floats from `at` on.
 template <class Stored, int Size>
 __device__ inline void add_product(float (&d)[Size], int at, const unsigned (&left)[4],

@@ -84,7 +84,7 @@ struct AttentionFacts {
   bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
   bool softcap = false, additive = false, boolean = false, alibi = false, sinks = false;
   bool aligned = false;  // every token of q, k, v and o begins at a multiple of 16 bytes
-  bool strided = true;   // no two tokens of q, k or v are the same memory
+  bool strided = true;   // no two tokens of q, k, v or o are the same memory
 
   bool operator==(const AttentionFacts&) const = default;
 

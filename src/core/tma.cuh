@@ -1,4 +1,4 @@
-// Tiles from global to shared memory by the copy engine (sm_90), and the ring of stages that they pass through.
+// Tiles between global and shared memory by the copy engine (sm_90), and the ring of stages that they pass through.
 #pragma once
 
 #include <cuda.h>
@@ -22,6 +22,19 @@ __device__ inline void load(void* to, const CUtensorMap& map, const Place& from,
   const std::int32_t at[4] = {from.column, from.token, from.head, from.batch};
   ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, to, &map, at, &barrier);
 }
+
+// What the threads of a block wrote to shared memory is there for the copy engine.
+__device__ inline void publish() { ptx::fence_proxy_async(ptx::space_shared); }
+
+// What lies outside of the tensor is not written.
+__device__ inline void store(const CUtensorMap& map, const Place& to, const void* from) {
+  const std::int32_t at[4] = {to.column, to.token, to.head, to.batch};
+  ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &map, at, from);
+}
+__device__ inline void commit_stores() { ptx::cp_async_bulk_commit_group(); }
+
+// Until the stores of this thread have read what they store.
+__device__ inline void wait_stores() { ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>{}); }
 
 __device__ inline void arrive(Mbarrier& barrier) {
   ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &barrier);

@@ -65,7 +65,8 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
   };
   for (const Status& status : {map(a.q, a.heads, a.queries, Tile::kQueries, p.q),
                                map(a.k, a.kv_heads, a.keys, Tile::kKeys, p.k),
-                               map(a.v, a.kv_heads, a.keys, Tile::kKeys, p.v)}) {
+                               map(a.v, a.kv_heads, a.keys, Tile::kKeys, p.v),
+                               map(a.o, a.heads, a.queries, kRows, p.out)}) {
     if (!status.ok()) return status;
   }
   const auto kernel = attend<Stored, Tile>;

@@ -359,7 +359,8 @@ Problem describe(const AttentionArgs& args) {
   };
   a.strided = strided(args.q, args.heads, args.queries) &&
               strided(args.k, args.kv_heads, args.keys) &&
-              strided(args.v, args.kv_heads, args.keys);
+              strided(args.v, args.kv_heads, args.keys) &&
+              strided(args.o, args.heads, args.queries);
   a.aligned =
       aligned(args.q, args.heads, args.queries) && aligned(args.o, args.heads, args.queries) &&
       aligned(args.k, args.kv_heads, args.keys) && aligned(args.v, args.kv_heads, args.keys);

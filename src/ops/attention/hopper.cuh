@@ -1,6 +1,7 @@
 // The Hopper kernel's parts: its tile, what lies in shared memory, what loads and what computes.
 #pragma once
 
+#include "core/mma.cuh"
 #include "core/number.cuh"
 #include "core/tma.cuh"
 #include "core/wgmma.cuh"
@@ -31,6 +32,9 @@ struct Tile {
   // The next tile of queries comes early where there is room for it.
   static constexpr int kQueryStages =
       2 * kQueryBytes + 2 * kStages * kKeyBytes <= kMostShared ? 2 : 1;
+  // And results go by the copy engine.
+  static constexpr bool kStaged =
+      (kQueryStages + 1) * kQueryBytes + 2 * kStages * kKeyBytes <= kMostShared;
   // They come out of what the block was launched with: as many as fit for all of its threads, in eights.
   static constexpr int kLoaderRegisters = Groups == 2 ? 24 : 32;
   static constexpr int kRegisters = Groups == 2 ? 240 : 160;
@@ -56,10 +60,10 @@ struct Shared {
   alignas(1024) Panels<Tile::kQueries> q[Tile::kQueryStages];
   alignas(1024) Panels<Tile::kKeys> k[Tile::kStages];
   alignas(1024) Panels<Tile::kKeys> v[Tile::kStages];
+  Panels<Tile::kStaged ? Tile::kQueries : 1> o;  // of which each warpgroup has its rows
   tma::Ring<Tile::kQueryStages> q_ring;
   tma::Ring<Tile::kStages> k_ring, v_ring;
   Job jobs[kJobs];
-  Job kept[Tile::kGroups];  // a warpgroup's own, while jobs without keys go by
 
   __device__ const Job& job(unsigned number) const { return jobs[number % kJobs]; }
 
@@ -74,7 +78,7 @@ struct Shared {
 };
 
 struct Params {
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, out;
   attention_tiles::Schedule schedule;
   attention_tiles::Sight sight;
   int heads, sharing;  // heads of a batch; of them, that share one of k and v
@@ -84,11 +88,22 @@ struct Params {
   Heads o, lse, sinks;
 };
 
-// All that a block reads, in the order in which it is computed with, and with each tile of queries what to do with
-// it: that costs divisions, which nobody waits for here. Keys go from the last tile to the first, because masks by
-// place mostly cut the last.
+// The tile of queries that comes next, and with it what to do: that costs divisions, which nobody waits for here.
+template <class Tile>
+__device__ inline Job next_job(const Params& p, attention_tiles::Walk& walk) {
+  if (walk.done()) return {.batch = -1};
+  const attention_tiles::Work work = walk.work();
+  walk.advance();
+  Job job{work.head / p.heads, work.head % p.heads, work.query_tile * Tile::kQueries};
+  job.keys = attention_tiles::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
+  return job;
+}
+
+// All that a block reads, in the order in which it is computed with. Keys go from the last tile to the first, because
+// masks by place mostly cut the last. Where there is room, the queries of a tile come while the one before is computed.
 template <class Stored, class Tile>
 __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
+  constexpr bool kEarly = Tile::kQueryStages > 1;
   const auto load = [](auto& panels, const CUtensorMap& map, int token, int head, int batch,
                        Mbarrier& barrier) {
 #pragma unroll
@@ -96,32 +111,36 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
       tma::load(panels[i], map, {i * kColumns, token, head, batch}, barrier);
     }
   };
-  unsigned jobs = 0, step = 0;
-  for (attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x); !walk.done();
-       walk.advance()) {
-    const attention_tiles::Work work = walk.work();
-    Job job{work.head / p.heads, work.head % p.heads, work.query_tile * Tile::kQueries};
-    job.keys = attention_tiles::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
-    if (job.keys.begin == job.keys.end) {
-      shared.say(jobs++, job, 0);
-      continue;
+  unsigned said = 0, step = 0;
+  const auto say = [&](const Job& job) {
+    const bool any = job.batch >= 0 && job.keys.begin < job.keys.end;
+    Mbarrier& barrier = shared.say(said, job, any ? Tile::kQueryBytes : 0);
+    if (any) {
+      load(shared.q[shared.q_ring.stage(said)], p.q, job.first_query, job.head, job.batch, barrier);
     }
+    ++said;
+  };
+  attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x);
+  Job job = next_job<Tile>(p, walk);
+  if (kEarly) say(job);
+  while (job.batch >= 0) {
+    const Job after = next_job<Tile>(p, walk);
     const int kv_head = job.head / p.sharing;
     for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
+      const bool first = tile == job.keys.end - 1;
       const int key = tile * Tile::kKeys;
       const int stage = shared.k_ring.stage(step);
       load(shared.k[stage], p.k, key, kv_head, job.batch,
            shared.k_ring.fill(step, Tile::kKeyBytes));
-      if (tile == job.keys.end - 1) {
-        load(shared.q[shared.q_ring.stage(jobs)], p.q, job.first_query, job.head, job.batch,
-             shared.say(jobs, job, Tile::kQueryBytes));
-      }
+      if (first && !kEarly) say(job);
       load(shared.v[stage], p.v, key, kv_head, job.batch,
            shared.v_ring.fill(step, Tile::kKeyBytes));
+      if (first && kEarly) say(after);
     }
-    ++jobs;
+    if (job.keys.begin == job.keys.end) say(kEarly ? after : job);
+    job = after;
   }
-  shared.say(jobs, {.batch = -1}, 0);
+  if (!kEarly) say(job);
 }
 
 // Warpgroups take turns at the tensor cores: while one has its products issued, the next exponentiates. A barrier
@@ -172,17 +191,26 @@ class Consumer {
     Scores s;
     Sums o{};
     Weights weights{};  // before the first step there is nothing to sum
+    const auto finish_sums = [&] {
+      if (owner_ == nullptr) return;
+      shared_.v_ring.wait_full(step_ - 1);
+      issue_sums(o, weights);
+      leave_sums(o);
+      finish(*owner_, online, o);
+      owner_ = nullptr;
+    };
 
 #pragma unroll 1
     for (;; ++jobs_) {
       shared_.q_ring.wait_full(jobs_);
       const Job& job = shared_.job(jobs_);
       if (job.batch < 0) break;
-      if (job.keys.begin == job.keys.end) {
-        write_nothing(job);
+      const attention_tiles::KeyTiles keys = job.keys;
+      if (keys.begin == keys.end || first_row(job) >= p_.sight.queries) {
+        finish_sums();
+        pass_by(job);
         continue;
       }
-      const attention_tiles::KeyTiles keys = job.keys;
       int tile = keys.end - 1;
       issue(s, o, weights);
       leave_scores(s, tile == keys.begin);
@@ -192,7 +220,7 @@ class Consumer {
       weigh(job, keys.whole(tile), tile, online, s, by);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
-      if (step_ > 0) finish(*owner_, before, o);
+      if (owner_ != nullptr) finish(*owner_, before, o);
 #pragma unroll
       for (float& x : o) x = 0;
       owner_ = &job;
@@ -207,11 +235,8 @@ class Consumer {
         narrow_weights<Stored>(s, weights);
       }
     }
-    if (step_ == 0) return;
-    shared_.v_ring.wait_full(step_ - 1);
-    issue_sums(o, weights);
-    leave_sums(o);
-    finish(*owner_, online, o);
+    finish_sums();
+    if (thread_ == 0) tma::wait_stores();
   }
 
  private:
@@ -220,7 +245,7 @@ class Consumer {
     shared_.k_ring.wait_full(step_);
     turns_.take();
     issue_scores(s);
-    if (step_ > 0) shared_.v_ring.wait_full(step_ - 1);
+    if (owner_ != nullptr) shared_.v_ring.wait_full(step_ - 1);
     issue_sums(o, weights);
     turns_.pass();
   }
@@ -236,12 +261,15 @@ class Consumer {
   __device__ void leave_sums(Sums& o) const {
     wgmma::wait<0>();
     wgmma::pin(o);
-    if (thread_ == 0 && step_ > 0) shared_.v_ring.leave(step_ - 1);
+    if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(step_ - 1);
   }
+
+  // Of this warpgroup's.
+  __device__ int first_row(const Job& job) const { return job.first_query + group_ * kRows; }
 
   // The upper of this thread's two rows; the lower is 8 further.
   __device__ int row(const Job& job) const {
-    return job.first_query + group_ * kRows + thread_ / 32 * 16 + thread_ % 32 / 4;
+    return first_row(job) + thread_ / 32 * 16 + thread_ % 32 / 4;
   }
 
   __device__ void issue_scores(Scores& s) const {
@@ -307,39 +335,86 @@ class Consumer {
     const State<float> sink =
         p_.sinks ? leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0)))
                  : identity<float>();
+    float by[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const State<float> seen = online.row(r);
       const State<float> all = p_.sinks ? merge(seen, sink) : seen;
-      const float by = factor(all, seen.m);
-      const int query = upper + 8 * r;
+      by[r] = factor(all, seen.m);
+      if (upper + 8 * r < p_.sight.queries) write_lse(batch, head, upper + 8 * r, all);
+    }
+    if constexpr (Tile::kStaged) {
+      store_staged(job, o, by);
+    } else {
+      store(job, o, by);
+    }
+  }
+
+  // Four neighbouring lanes write 64 bytes of a row.
+  __device__ void store(const Job& job, const Sums& o, const float (&by)[2]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
       unsigned words[Tile::kDim / 8];
 #pragma unroll
       for (int i = 0; i < Tile::kDim / 8; ++i) {
-        words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
+        words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by[r], o[4 * i + 2 * r + 1] * by[r]);
       }
       gather_sixteens(words);
+      const int query = row(job) + 8 * r;
       if (query >= p_.sight.queries) continue;
-      auto* to =
-          static_cast<Stored*>(p_.o.data) + p_.o.offset(batch, head, query) + thread_ % 4 * 8;
+      auto* to = static_cast<Stored*>(p_.o.data) + p_.o.offset(job.batch, job.head, query) +
+                 thread_ % 4 * 8;
 #pragma unroll
       for (int i = 0; i < Tile::kDim / 32; ++i) {
         *reinterpret_cast<uint4*>(to + 32 * i) =
             make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
       }
-      write_lse(batch, head, query, all);
     }
   }
 
-  // What sees no key: zeros, and the sink.
-  __device__ void write_nothing(const Job& job) {
-    const Sums zeros{};
-    finish(job, Online(kLog2E), zeros);
-    Job& kept = shared_.kept[group_];
-    sync();  // nobody needs the one that was kept before
-    if (thread_ == 0 && step_ > 0 && owner_ != &kept) kept = *owner_;
-    owner_ = &kept;
+  // By the copy engine, from shared memory that is swizzled as the tiles that come are.
+  __device__ void store_staged(const Job& job, const Sums& o, const float (&by)[2]) const {
+    if (thread_ == 0) tma::wait_stores();  // of the tile before
     sync();
+    const int lane = thread_ % 32;
+    const unsigned to =
+        shared_address(&shared_.o[0][group_ * kRows + thread_ / 32 * 16 + lane % 16][0]);
+    const auto turn = static_cast<unsigned>(lane / 16 ^ lane % 8);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      unsigned words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int at = 8 * i + 2 * j;
+        words[j] = narrow_pair<Stored>(o[at] * by[j % 2], o[at + 1] * by[j % 2]);
+      }
+      const unsigned panel = 16 * i / kColumns;
+      mma::store4(to + panel * sizeof shared_.o[0] + (turn ^ 2 * i % 8) * 16, words);
+    }
+    tma::publish();
+    sync();
+    if (thread_ != 0) return;
+#pragma unroll
+    for (int i = 0; i < Tile::kPanels; ++i) {
+      tma::store(p_.out, {i * kColumns, first_row(job), job.head, job.batch},
+                 shared_.o[i][group_ * kRows]);
+    }
+    tma::commit_stores();
+  }
+
+  // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
+  __device__ void pass_by(const Job& job) {
+    if (first_row(job) < p_.sight.queries) finish(job, Online(kLog2E), Sums{});
+#pragma unroll 1
+    for (int tile = job.keys.begin; tile < job.keys.end; ++tile, ++step_) {
+      shared_.k_ring.wait_full(step_);
+      turns_.take();
+      turns_.pass();
+      shared_.v_ring.wait_full(step_);
+      if (thread_ != 0) continue;
+      shared_.k_ring.leave(step_);
+      shared_.v_ring.leave(step_);
+    }
     if (thread_ == 0) shared_.q_ring.leave(jobs_);
   }
 
