@@ -21,21 +21,13 @@ std::optional<Family> family_named(std::string_view name) {
   return std::nullopt;
 }
 
-double octaves(std::int64_t a, std::int64_t b) {
-  return std::log2(static_cast<double>(std::max<std::int64_t>(a, 1)) /
-                   static_cast<double>(std::max<std::int64_t>(b, 1)));
+double octaves(std::int64_t n) {
+  return std::log2(static_cast<double>(std::max<std::int64_t>(n, 1)));
 }
 
-// A launch for longer rows suits shorter ones better than the other way round; and the length of the rows
-// matters more than their number, which past kMany does not matter at all.
+// The number of rows matters half as much as their length, and past kMany not at all.
 constexpr std::int64_t kMany = 1024;
 constexpr double kFar = 2;
-
-double distance(const GpuTuning::Point& point, std::int64_t packs, std::int64_t rows) {
-  const double longer = octaves(point.packs, packs);
-  const double more = octaves(std::min(point.rows, kMany), std::min(rows, kMany));
-  return (longer >= 0 ? longer : -1.5 * longer) + 0.5 * std::abs(more);
-}
 
 }  // namespace
 
@@ -79,6 +71,21 @@ Status GpuTuning::parse(std::string_view text, GpuTuning& out) {
   return {};
 }
 
+GpuTuning::Place GpuTuning::place_of(std::int64_t packs, std::int64_t rows) {
+  return {octaves(packs), 0.5 * octaves(std::min(rows, kMany))};
+}
+
+// A launch for longer rows suits shorter ones better than the other way round.
+double GpuTuning::Place::distance(const Place& wanted) const {
+  const double longer = packs - wanted.packs;
+  return (longer >= 0 ? longer : -1.5 * longer) + std::abs(rows - wanted.rows);
+}
+
+void GpuTuning::add(const Point& point) {
+  points_.push_back(point);
+  places_.push_back(place_of(point.packs, point.rows));
+}
+
 std::string GpuTuning::text() const {
   std::ostringstream out;
   out << kFormat << ' ' << sm_ << ' ' << processors_ << '\n';
@@ -98,17 +105,21 @@ std::string GpuTuning::refuses(const Machine& machine) const {
 
 std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine& m) const {
   if (gpu_rows::is_general(p)) return std::nullopt;
-  const std::int64_t packs = gpu_rows::packs(p);
+  const Place wanted = place_of(gpu_rows::packs(p), p.rows);
+  const Family family = family_of(p.op);
+  const auto bytes = static_cast<int>(size_of(p.in));
   const Point* nearest = nullptr;
-  for (const Point& point : points_) {
-    if (point.family != family_of(p.op)) continue;
-    if (point.element_bytes != static_cast<int>(size_of(p.in))) continue;
+  double least = kFar;
+  for (std::size_t i = 0; i < points_.size(); ++i) {
+    const Point& point = points_[i];
+    if (point.family != family || point.element_bytes != bytes) continue;
+    const double distance = places_[i].distance(wanted);
+    if (nearest == nullptr ? distance > least : distance >= least) continue;
     if (!gpu_rows::fits(point.launch, p, m)) continue;
-    if (nearest == nullptr || distance(point, packs, p.rows) < distance(*nearest, packs, p.rows)) {
-      nearest = &point;
-    }
+    nearest = &point;
+    least = distance;
   }
-  if (nearest == nullptr || distance(*nearest, packs, p.rows) > kFar) return std::nullopt;
+  if (nearest == nullptr) return std::nullopt;
   return nearest->launch;
 }
 

@@ -44,7 +44,7 @@ class GpuTuning {
   static Status parse(std::string_view text, GpuTuning& out);
   std::string text() const;
 
-  void add(const Point& point) { points_.push_back(point); }
+  void add(const Point& point);
   const std::vector<Point>& points() const { return points_; }
 
   // Empty where the table was measured on such a GPU; otherwise what differs.
@@ -56,8 +56,18 @@ class GpuTuning {
   bool operator==(const GpuTuning&) const = default;
 
  private:
+  // Where a point lies, in octaves: each call of an op looks for the nearest.
+  struct Place {
+    double packs, rows;
+
+    double distance(const Place& wanted) const;
+    bool operator==(const Place&) const = default;
+  };
+  static Place place_of(std::int64_t packs, std::int64_t rows);
+
   int sm_ = 0, processors_ = 0;
   std::vector<Point> points_;
+  std::vector<Place> places_;  // of the points
 };
 
 // The tables that come with the library; null where there is none for such a GPU.

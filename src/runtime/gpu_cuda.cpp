@@ -124,16 +124,18 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 }  // namespace
 
 Status launch_status(std::string_view variant) {
-  return status_of(cudaGetLastError(), text_of("launching ", variant));
+  const cudaError_t error = cudaGetLastError();
+  return error == cudaSuccess ? Status{} : status_of(error, text_of("launching ", variant));
 }
 
 Status allow_shared(const void* kernel, std::size_t bytes) {
   // Of the 48 KB that every kernel may have, ours use up to 8 in declared variables.
   constexpr std::size_t everybodys = 40 << 10;
   if (bytes <= everybodys) return {};
-  return status_of(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        static_cast<int>(bytes)),
-                   text_of("asking for ", bytes, " bytes of shared memory"));
+  const cudaError_t error = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+  if (error == cudaSuccess) return {};
+  return status_of(error, text_of("asking for ", bytes, " bytes of shared memory"));
 }
 
 namespace gpu {

@@ -172,7 +172,7 @@ class Consumer {
   using Sums = float[Tile::kDim / 2];
   using Weights = unsigned[kKeySteps][4];
   // Measured (docs/facts.md): with as many as dim 256 has it pays to shrink them seldom and to wait for them late.
-  static constexpr bool kManySums = Tile::kDim > 128;
+  static constexpr bool kManySums = Tile::kDim > 64;
 
  public:
   __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
