@@ -1,6 +1,7 @@
 // Flash attention by the tensor cores of one warp at a time: the kernel of 10_mma and 11_decode.
 #pragma once
 
+#include "core/dependent.cuh"
 #include "dispatch/attention_launch.hpp"
 #include "ops/attention/packed.cuh"
 #include "ops/attention/parts.hpp"
@@ -15,6 +16,7 @@ struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
   static constexpr int kThreads = Warps * 32;
+  static constexpr bool kAlone = Warps == 1;
   static constexpr int kRowTiles = RowTiles;  // of 16 rows, a warp
   static constexpr int kRows = Warps * RowTiles * 16;
   static constexpr int kKeys = 64;
@@ -36,34 +38,35 @@ struct Place {
   int kv_head, first_row, column, part;
 };
 
-// Tiles of rows that a sequence has.
+// Tiles of rows that a sequence has. All blocks are counted with 31 bits (attention_launch::refuse_size).
 template <class Shape>
-ONEPASS_HD inline std::int64_t row_tiles(const AttentionArgs& a, std::int64_t queries) {
-  return (queries * (a.heads / a.kv_heads) + Shape::kRows - 1) / Shape::kRows;
+ONEPASS_HD inline int row_tiles(const AttentionArgs& a, std::int64_t queries) {
+  const auto sharing = static_cast<int>(a.heads) / static_cast<int>(a.kv_heads);
+  return (static_cast<int>(queries) * sharing + Shape::kRows - 1) / Shape::kRows;
 }
 
 // Blocks count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
 // the keys, and of the columns. Where sequences have lengths of their own there may be more blocks than tiles.
 template <class Shape>
-__device__ inline bool place_of(const AttentionArgs& a, std::int64_t index, std::int64_t tiles,
-                                int parts, Place& out) {
+__device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, int parts,
+                                Place& out) {
   const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
-  out.column = static_cast<int>(index % columns) * Shape::kColumns;
+  out.column = index % columns * Shape::kColumns;
   index /= columns;
-  out.part = static_cast<int>(index % parts);
+  out.part = index % parts;
   index /= parts;
-  out.kv_head = static_cast<int>(index / tiles);
+  out.kv_head = index / tiles;
   index %= tiles;
   if (!a.q_offsets) {
-    const std::int64_t of_sequence = tiles / a.batch;
+    const int of_sequence = tiles / static_cast<int>(a.batch);
     out.batch = index / of_sequence;
-    out.first_row = static_cast<int>(of_sequence - 1 - index % of_sequence) * Shape::kRows;
+    out.first_row = (of_sequence - 1 - index % of_sequence) * Shape::kRows;
     return true;
   }
   for (out.batch = 0; out.batch < a.batch; ++out.batch) {
-    const std::int64_t own = row_tiles<Shape>(a, sequence_of(a, out.batch).queries);
+    const int own = row_tiles<Shape>(a, sequence_of(a, out.batch).queries);
     if (index < own) {
-      out.first_row = static_cast<int>(own - 1 - index) * Shape::kRows;
+      out.first_row = (own - 1 - index) * Shape::kRows;
       return true;
     }
     index -= own;
@@ -73,13 +76,14 @@ __device__ inline bool place_of(const AttentionArgs& a, std::int64_t index, std:
 
 template <class Stored, class Shape>
 __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__ AttentionArgs a,
-                                                         const Parts parts, std::int64_t tiles,
+                                                         const Parts parts, int tiles,
                                                          bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
+  begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   Place place{};
-  if (!place_of<Shape>(a, blockIdx.x, tiles, parts.count, place)) return;
+  if (!place_of<Shape>(a, static_cast<int>(blockIdx.x), tiles, parts.count, place)) return;
   const PackedRows rows(a, place.batch, place.kv_head);
   const auto thread = static_cast<int>(threadIdx.x);
   const unsigned q = shared_address(memory);
@@ -118,12 +122,16 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
     load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,
                                                                      aligned);
     load_k(keys.end - 1);
+    load_v(keys.end - 1);
   }
+  // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
+  // anyway bring the values of a tile when its keys are here.
 #pragma unroll 1
   for (int tile = keys.end - 1; tile >= keys.begin; --tile) {
-    mma::wait<0>();
+    const bool begins = tile == keys.end - 1;
+    Shape::kAlone || begins ? mma::wait<1>() : mma::wait<0>();
     __syncthreads();  // keys are here, and nobody needs the values before
-    load_v(tile);
+    if (!Shape::kAlone && !begins) load_v(tile);
     float s[kTiles][Shape::kKeys / 2];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -131,9 +139,9 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
       for (float& x : s[t]) x = 0;
     }
     mma::scores<Stored, Shape::kDim>(s, own_q, k);
-    mma::wait<0>();
-    __syncthreads();  // values are here, and nobody needs the keys
-    if (tile > keys.begin) load_k(tile - 1);
+    if (!Shape::kAlone) mma::wait<0>();
+    __syncthreads();  // nobody needs the keys; where there are more warps, values are here
+    tile > keys.begin ? load_k(tile - 1) : mma::commit();
 
     unsigned weights[kTiles][kSteps][4];
 #pragma unroll
@@ -146,7 +154,15 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
       shrink<true>(o[t], by);
       narrow_weights<Stored>(s[t], weights[t]);
     }
+    if (Shape::kAlone) {
+      mma::wait<1>();
+      __syncwarp();
+    }
     mma::sums<Stored, Shape::kColumns>(o, weights, v);
+    if (Shape::kAlone) {
+      __syncwarp();
+      tile > keys.begin ? load_v(tile - 1) : mma::commit();
+    }
   }
 
 #pragma unroll
@@ -169,9 +185,10 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
 template <class Stored, class Shape>
 Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const Parts parts = parts_of(a, plan);
-  const std::int64_t tiles = a.q_offsets ? row_tiles<Shape>(a, a.queries) + a.batch
-                                         : row_tiles<Shape>(a, a.queries) * a.batch;
-  const std::int64_t columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
+  const auto batch = static_cast<int>(a.batch);
+  const int own = row_tiles<Shape>(a, a.queries);
+  const int tiles = a.q_offsets ? own + batch : own * batch;
+  const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
   const auto kernel = flash<Stored, Shape>;
   if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), Shape::kBytes);
       !status.ok()) {

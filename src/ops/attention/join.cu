@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "core/dependent.cuh"
 #include "core/state.hpp"
 #include "merge/block.cuh"
 #include "ops/attention/logit.hpp"
@@ -38,6 +39,7 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
   const auto thread = static_cast<int>(threadIdx.x);
   const std::int64_t row = blockIdx.x;
   const Token token = token_of(a, row);
+  await_previous();
   if (a.q_offsets && token.query >= a.q_offsets[a.batch]) return;  // of no sequence
 
   State<float> mine = identity<float>();
@@ -79,8 +81,8 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
 }  // namespace
 
 Status join_parts(const AttentionArgs& a, const Parts& parts) {
-  join<<<static_cast<unsigned>(parts.rows), kThreads, 0, static_cast<cudaStream_t>(a.stream)>>>(
-      a, parts);
+  launch_dependent(join, static_cast<unsigned>(parts.rows), kThreads,
+                   static_cast<cudaStream_t>(a.stream), a, parts);
   return launch_status("join");
 }
 
