@@ -170,6 +170,28 @@ def test_opcheck(name, device, x, target):
     torch.library.opcheck(op.default, arguments)
 
 
+def test_who_watches_sees_operators(device, x):
+    """Calls go straight to the library; not where a mode, a profiler or a tensor without memory asks for operators."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    plain = x.detach()
+    straight = onepass.torch.softmax(plain, dim=0)
+    with Watch():
+        watched = onepass.torch.softmax(plain, dim=0)
+    assert seen == ["onepass.softmax.default"] and torch.equal(straight, watched)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        onepass.torch.softmax(plain)
+    assert any(event.name == "onepass::softmax" for event in profile.events())
+    assert onepass.torch.softmax(plain.to("meta")).is_meta
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic, device):
     def step(x, target):

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import onepass
 from onepass._types import documented
 from onepass.torch import _attention, _choices, _losses, _rows
-from onepass.torch._schema import Logits, number_or_rows, pack_mask
+from onepass.torch._schema import Logits, number_or_rows, pack_mask, straight
 
 _Window = tuple[int, int] | None
 _Mask = Tensor | tuple[Tensor | None, Tensor | None] | None
@@ -47,7 +48,7 @@ def _row_function(name: str, summary: str) -> Any:
         >>> onepass.torch.{name}(torch.zeros(1, 2)).shape[0]
         1
     """
-    return documented(function)
+    return straight(getattr(onepass, name))(documented(function))
 
 
 softmax = _row_function("softmax", "exp(z) / Σ exp(z) along a dimension, with a gradient in x.")
@@ -98,6 +99,7 @@ def cross_entropy(
     return (loss, lse) if return_lse else loss
 
 
+@straight(onepass.softmax_topk)
 @documented
 def softmax_topk(
     x: Tensor,
@@ -129,6 +131,7 @@ def softmax_topk(
     return _choices.softmax_topk(x, k, values, sorted, *logits, dtype, index_dtype)
 
 
+@straight(onepass.topk)
 def topk(x: Tensor, k: int, **options: Any) -> tuple[Tensor, Tensor]:
     """(values, indices) of the k largest logits of each row: `softmax_topk` with values="logit".
 
@@ -139,6 +142,7 @@ def topk(x: Tensor, k: int, **options: Any) -> tuple[Tensor, Tensor]:
     return softmax_topk(x, k, values="logit", **options)
 
 
+@straight(onepass.sample)
 @documented
 def sample(
     x: Tensor,
@@ -173,6 +177,7 @@ def sample(
     return _choices.sample(x, *pairs, *logits, index_dtype)
 
 
+@straight(onepass.gate)
 def gate(
     scores: Tensor,
     k: int,
@@ -193,6 +198,7 @@ def gate(
     return _choices.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype)
 
 
+@straight(onepass.attention)
 @documented
 def attention(
     q: Tensor,
@@ -235,6 +241,7 @@ def attention(
     return (o, lse) if return_lse else o
 
 
+@straight(onepass.merge_attention)
 def merge_attention(
     a: Tensor,
     lse_a: Tensor,

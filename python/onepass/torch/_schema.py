@@ -4,8 +4,9 @@ An operator's schema knows no "number or tensor" and no nested tuples, so what `
 `mask` or `window` is several arguments of the operator. `Logits` is that list, in the schema's order.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -162,3 +163,50 @@ def _below(op: Any, keys: Any, inputs: tuple[Any, ...]) -> Any:
     """What autograd would call next."""
     with torch._C._AutoDispatchBelowAutograd():
         return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody would see the operator:
+    PyTorch takes several times as long to call one whose kernel is Python as the kernel itself takes."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @functools.wraps(function)
+        def call(*args: _P.args, **options: _P.kwargs) -> _R:
+            if torch.compiler.is_compiling() or _watching() or not _plain(args) or not _plain(options.values()):
+                return function(*args, **options)
+            if "dim" in options:
+                options["axis"] = options.pop("dim")
+            return direct(*args, **options)
+
+        return call
+
+    return decorate
+
+
+def _watching() -> bool:
+    """Whether somebody wants to see operators: a mode, a transform, a trace or a profiler."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._is_torch_function_mode_enabled()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
+
+
+def _plain(values: Iterable[Any]) -> bool:
+    """Whether none is a tensor that wants more than numbers: a gradient, say, or to see what is done to it."""
+    for value in values:
+        if isinstance(value, Tensor):
+            if type(value) not in _PLAIN or value.is_meta or (value.requires_grad and torch.is_grad_enabled()):
+                return False
+        elif type(value) is tuple and not _plain(value):
+            return False
+    return True
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
