@@ -79,7 +79,9 @@ struct Swizzled {
   static constexpr int kRowBytes = kChunks * 16;
 
   __device__ static unsigned at(unsigned tile, int row, int chunk) {
-    return tile + static_cast<unsigned>(row * kRowBytes + (chunk ^ row % 8) * 16);
+    const auto turn = static_cast<unsigned>(row) % 8;
+    return tile + static_cast<unsigned>(row) * kRowBytes +
+           (static_cast<unsigned>(chunk) ^ turn) * 16;
   }
 };
 

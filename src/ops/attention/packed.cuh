@@ -82,16 +82,17 @@ struct CopyLanes {
       std::min<int>(std::bit_ceil(static_cast<unsigned>(kChunks)), Threads);
   static constexpr int kRows = Threads / kLanes;  // at a time
 
+  __device__ static int first_row() { return static_cast<int>(threadIdx.x) / kLanes; }
+
   // body(row, chunk) for each 16 bytes of so many rows that this thread copies.
-  template <int Rows, int Unrolled, class Body>
+  template <int Rows, class Body>
   __device__ static void each(Body&& body) {
-    const auto thread = static_cast<int>(threadIdx.x);
 #pragma unroll
-    for (int first = 0; first < kChunks; first += kLanes) {
-      const int chunk = first + thread % kLanes;
+    for (int i = 0; i < kChunks; i += kLanes) {
+      const int chunk = i + static_cast<int>(threadIdx.x) % kLanes;
       if (chunk >= kChunks) continue;
-#pragma unroll Unrolled
-      for (int row = thread / kLanes; row < Rows; row += kRows) body(row, chunk);
+#pragma unroll 1
+      for (int row = first_row(); row < Rows; row += kRows) body(row, chunk);
     }
   }
 };
@@ -101,7 +102,7 @@ template <class Stored, int Columns, int Rows, int Threads>
 __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
                                     bool aligned) {
   const auto* q = static_cast<const Stored*>(rows.a.q.data);
-  CopyLanes<Columns, Threads>::template each<Rows, 1>([&](int row, int chunk) {
+  CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
     const bool there = first + row < rows.count() && 8 * chunk < rows.a.dim;
     const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(first + row),
                                                     rows.s.q_first + rows.query(first + row)) +
@@ -134,18 +135,22 @@ class Tokens {
   __device__ bool in_pages() const { return table_ != nullptr; }
   __device__ bool checked() const { return checked_; }
 
-  __device__ const Stored* of_piece(int key) const { return first_ + key * token_; }
+  // Elements from one token to the next, of a piece.
+  __device__ std::int64_t stride() const { return token_; }
+  __device__ const Stored* base() const { return first_; }
 
-  __device__ const Stored* of_page(int key) const {
+  // Where a token lies, in elements from the base.
+  __device__ std::int64_t of_piece(int key) const { return key * token_; }
+  __device__ std::int64_t of_page(int key) const {
     const auto place = static_cast<unsigned>(key);
-    return first_ + table_[place / size_] * page_ + place % size_ * token_;
+    return table_[place / size_] * page_ + place % size_ * token_;
   }
 
   // Null: its page is not there.
   __device__ const Stored* look(int key) const {
-    if (!in_pages()) return of_piece(key);
+    if (!in_pages()) return first_ + of_piece(key);
     const std::int32_t page = table_[static_cast<unsigned>(key) / size_];
-    return checked_ && (page < 0 || page >= most_) ? nullptr : of_page(key);
+    return checked_ && (page < 0 || page >= most_) ? nullptr : first_ + of_page(key);
   }
 
  private:
@@ -158,6 +163,58 @@ class Tokens {
   bool checked_ = false;
 };
 
+// As load_keys, of tokens in one piece: an address is the last one's and a step.
+template <class Stored, int Columns, int Keys, int Threads>
+__device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
+                                  int columns) {
+  using Lanes = CopyLanes<Columns, Threads>;
+  const std::int64_t step = Lanes::kRows * tokens.stride();
+  const int own = Lanes::first_row();
+#pragma unroll
+  for (int i = 0; i < Lanes::kChunks; i += Lanes::kLanes) {
+    const int chunk = i + static_cast<int>(threadIdx.x) % Lanes::kLanes;
+    if (chunk >= Lanes::kChunks) continue;
+    const Stored* from = tokens.base() + tokens.of_piece(first + own) + 8 * chunk;
+    const int rows = 8 * chunk < columns ? end - first : 0;
+#pragma unroll 4
+    for (int time = 0; time < Keys / Lanes::kRows; ++time, from += step) {
+      const int row = own + time * Lanes::kRows;
+      mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk), from, row < rows);
+    }
+  }
+}
+
+// As load_keys, of pages that are all there: each lane of a warp looks one of its next rows up, and all lanes ask it.
+template <class Stored, int Columns, int Keys, int Threads>
+__device__ inline void copy_pages(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
+                                  int columns) {
+  using Lanes = CopyLanes<Columns, Threads>;
+  constexpr int kLanes = std::min(Lanes::kLanes, 32);  // of a warp, a row
+  constexpr int kAtATime = 32 / kLanes;
+  constexpr int kTimes = Keys / Lanes::kRows;
+  constexpr int kSpan = std::min(kTimes, kLanes);  // times that one look serves
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  const int of_warp = (static_cast<int>(threadIdx.x) - lane) / Lanes::kLanes;
+#pragma unroll 1
+  for (int begin = 0; begin < kTimes; begin += kSpan) {
+    const int key = first + (begin + lane / kAtATime) * Lanes::kRows + of_warp + lane % kAtATime;
+    const bool mine = lane < kSpan * kAtATime && key < end;
+    const std::int64_t own = mine ? tokens.of_page(key) : 0;
+#pragma unroll 2
+    for (int time = 0; time < kSpan; ++time) {
+      const std::int64_t place = __shfl_sync(0xFFFFFFFFU, own, time * kAtATime + lane / kLanes);
+      const int row = Lanes::first_row() + (begin + time) * Lanes::kRows;
+#pragma unroll
+      for (int i = 0; i < Lanes::kChunks; i += Lanes::kLanes) {
+        const int chunk = i + static_cast<int>(threadIdx.x) % Lanes::kLanes;
+        if (chunk >= Lanes::kChunks) continue;
+        mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk), tokens.base() + place + 8 * chunk,
+                    first + row < end && 8 * chunk < columns);
+      }
+    }
+  }
+}
+
 // Tokens from key `first` on, zeros from `end` on; of their columns there are so many. Where there is no page the words
 // are `lost`. How tokens lie is asked once, not for each 16 bytes: what is copied most has no branch.
 template <class Stored, int Columns, int Keys, int Threads>
@@ -167,19 +224,12 @@ __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, in
   const auto is_there = [&](int row, int chunk) {
     return first + row < end && 8 * chunk < columns;
   };
-  const auto copy_from = [&](auto&& token) {
-    Lanes::template each<Keys, 4>([&](int row, int chunk) {
-      const bool there = is_there(row, chunk);
-      mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk),
-                  token(there ? first + row : 0) + 8 * chunk, there);
-    });
-  };
   if (aligned && !tokens.in_pages()) {
-    copy_from([&](int key) { return tokens.of_piece(key); });
+    copy_piece<Stored, Columns, Keys, Threads>(tile, tokens, first, end, columns);
   } else if (aligned && !tokens.checked()) {
-    copy_from([&](int key) { return tokens.of_page(key); });
+    copy_pages<Stored, Columns, Keys, Threads>(tile, tokens, first, end, columns);
   } else {
-    Lanes::template each<Keys, 1>([&](int row, int chunk) {
+    Lanes::template each<Keys>([&](int row, int chunk) {
       const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
       const bool there = is_there(row, chunk);
       const Stored* from = there ? tokens.look(first + row) : nullptr;
