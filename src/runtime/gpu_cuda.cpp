@@ -179,9 +179,18 @@ OnDevice::~OnDevice() {
 }
 
 Status check_reachable(std::string_view argument, const void* data) {
-  cudaPointerAttributes attributes{};
-  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
-  if (error == cudaSuccess && attributes.devicePointer != nullptr) return {};
+  const auto reachable = [&] {
+    cudaPointerAttributes attributes{};
+    return cudaPointerGetAttributes(&attributes, data) == cudaSuccess &&
+           attributes.devicePointer != nullptr;
+  };
+  if (reachable()) return {};
+  // A thread that has not been on the GPU yet knows of no memory there. Choosing the GPU that it has anyway takes it there.
+  int device = 0;
+  if (cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess &&
+      reachable()) {
+    return {};
+  }
   cudaGetLastError();
   return {Code::invalid_argument,
           text_of(argument, ": address ", data, " is not memory that the GPU can reach")};

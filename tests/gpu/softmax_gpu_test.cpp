@@ -174,6 +174,13 @@ TEST_F(SoftmaxGpuTest, WithoutItsWorkspaceACaptureIsRefused) {
 }
 
 // Each thread on its own stream, with its own output: nobody gets somebody else's workspace.
+TEST_F(SoftmaxGpuTest, FromAThreadThatWasNeverOnTheGpu) {
+  Status status;
+  std::thread([&] { status = run(""); }).join();
+  EXPECT_TRUE(status.ok()) << status.message();
+  expect_usable();
+}
+
 TEST_F(SoftmaxGpuTest, FromSeveralThreads) {
   constexpr int kThreads = 4;
   std::vector<gpu::Buffer> outputs(kThreads);
