@@ -179,9 +179,12 @@ def attention_steps(rows):
 
 def attention_shipped(rows):
     body = []
-    for row in of_op(rows, "attention"):
+    rows = of_op(rows, "attention")
+    cudnn = {row["problem"]: row["median_us"] for row in rows if row["variant"] == "cudnn_sdpa"}
+    for row in rows:
         if not row["chosen"]:
             continue
+        peer = cudnn.get(row["problem"])
         _, shape, dtype, *options = [word for word in row["problem"].split() if "device=" not in word]
         body.append([
             shape,
@@ -190,8 +193,10 @@ def attention_shipped(rows):
             significant(row["median_us"]),
             significant(row["tflops"]),
             significant(row["gbps"]),
+            significant(peer) if peer else "–",
+            f"{peer / row['median_us']:.2f}" if peer else "–",
         ])
-    columns = ["batch × heads × queries × dim", "and", "variant", "µs", "TFLOP/s", "GB/s"]
+    columns = ["batch × heads × queries × dim", "and", "variant", "µs", "TFLOP/s", "GB/s", "cuDNN µs", "× cuDNN"]
     return tables.markdown(columns, 3, body)
 
 
