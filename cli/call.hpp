@@ -14,6 +14,8 @@ namespace onepass::cli {
 
 inline constexpr std::int64_t kIgnore = -100;
 
+struct Sequences;
+
 class Call {
  public:
   // Allocates and fills the inputs. Elements of x, y and dy are already rounded to their dtype.
@@ -80,6 +82,7 @@ class Call {
   Status make_attention_arrays();
   void fill_attention(Random& random);
   void fill_pages(Random& random);
+  void bury_unseen(const Sequences& s);
   Status run_attention(const Context& context, std::string_view variant, Plan* plan);
   Status run_chosen(const Context& context, std::string_view variant, Plan* plan);
   Status to_device();

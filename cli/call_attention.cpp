@@ -136,8 +136,20 @@ void Call::fill_attention(Random& random) {
   for (std::int64_t b = 0; b < lengths_.size(); ++b) {
     lengths_.set(b, static_cast<double>(s.lengths[static_cast<std::size_t>(b)]));
   }
+  if (lengths_.present() && !kv_offsets_.present() && case_.page == 0) bury_unseen(s);
   if (q_offsets_.present()) fill_offsets(q_offsets_, s.queries);
   if (kv_offsets_.present()) fill_offsets(kv_offsets_, s.keys);
+}
+
+// What no length reaches is nobody's business: a weight of 0 does not make it harmless.
+void Call::bury_unseen(const Sequences& s) {
+  const std::int64_t tokens = case_.kv_heads * case_.keys;  // of a sequence, in all heads
+  for (std::int64_t i = 0; i < k_.size(); ++i) {
+    const std::int64_t token = i / case_.shape[3];
+    if (token % case_.keys < s.lengths[static_cast<std::size_t>(token / tokens)]) continue;
+    k_.set(i, std::numeric_limits<double>::quiet_NaN());
+    v_.set(i, std::numeric_limits<double>::quiet_NaN());
+  }
 }
 
 // Every sequence has pages from all over k; what no length reaches is nonsense, to be left alone.
