@@ -1,5 +1,7 @@
 #include "ops/row/parts.hpp"
 
+#include <array>
+
 namespace onepass {
 
 Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
@@ -44,16 +46,18 @@ Status lay_per_row(std::string_view argument, const PerRow& option, const Shape&
 
 void collapse_present(RowArgs& args, std::span<Operand* const> more) {
   Logits& z = args.logits;
-  std::vector<Operand*> present;
+  std::array<Operand*, 32> present;  // every call comes here: no memory of its own
+  std::size_t count = 0;
+  const auto add = [&](Operand* o) {
+    if (*o) present[count++] = o;
+  };
   for (Operand* o :
        {&z.x, &z.scale_rows, &z.temperature_rows, &z.additive, &z.boolean, &z.lengths, &args.y,
         &args.dy, &args.out, &args.lse, &args.target, &args.dloss, &args.loss}) {
-    if (*o) present.push_back(o);
+    add(o);
   }
-  for (Operand* o : more) {
-    if (*o) present.push_back(o);
-  }
-  collapse(args.space, present);
+  for (Operand* o : more) add(o);
+  collapse(args.space, std::span(present).first(count));
   args.end_row = args.space.rows;
 }
 

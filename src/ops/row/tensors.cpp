@@ -1,6 +1,7 @@
 #include "ops/row/tensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace onepass {
@@ -11,15 +12,23 @@ struct Dimension {
 };
 
 // Dimensions that move at all, the widest step first.
-std::vector<Dimension> moving(const ConstTensor& t) {
-  std::vector<Dimension> dimensions;
-  for (int i = 0; i < t.rank; ++i) {
-    if (t.shape[i] > 1) dimensions.push_back({t.shape[i], std::abs(t.strides[i])});
+class Moving {
+ public:
+  explicit Moving(const ConstTensor& t) {
+    for (int i = 0; i < t.rank; ++i) {
+      if (t.shape[i] > 1) list_[count_++] = {t.shape[i], std::abs(t.strides[i])};
+    }
+    std::sort(list_.begin(), list_.begin() + count_,
+              [](const Dimension& a, const Dimension& b) { return a.stride > b.stride; });
   }
-  std::sort(dimensions.begin(), dimensions.end(),
-            [](const Dimension& a, const Dimension& b) { return a.stride > b.stride; });
-  return dimensions;
-}
+
+  std::size_t size() const { return static_cast<std::size_t>(count_); }
+  const Dimension& operator[](std::size_t i) const { return list_[i]; }
+
+ private:
+  std::array<Dimension, kMaxRank> list_;  // every call comes here: no memory of its own
+  int count_ = 0;
+};
 
 bool empty(const ConstTensor& t) {
   return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
@@ -46,7 +55,7 @@ Bytes bytes_of(const ConstTensor& t) {
 }
 
 // Bytes that the dimensions from `level` on span.
-std::int64_t width(const std::vector<Dimension>& d, std::size_t level, std::int64_t size) {
+std::int64_t width(const Moving& d, std::size_t level, std::int64_t size) {
   std::int64_t elements = 1;
   for (std::size_t i = level; i < d.size(); ++i) elements += (d[i].extent - 1) * d[i].stride;
   return elements * size;
@@ -55,8 +64,8 @@ std::int64_t width(const std::vector<Dimension>& d, std::size_t level, std::int6
 // Whether elements of two arrays that step alike meet, b lying `apart` bytes behind a. Seen through
 // the widest step, b lies within one step of a or one step before that; only where the insides
 // reach each other then, they are looked into.
-bool meet(const std::vector<Dimension>& a, std::int64_t size_a, const std::vector<Dimension>& b,
-          std::int64_t size_b, std::size_t level, std::int64_t apart) {
+bool meet(const Moving& a, std::int64_t size_a, const Moving& b, std::int64_t size_b,
+          std::size_t level, std::int64_t apart) {
   if (level == a.size() || level == b.size()) {
     return apart < width(a, level, size_a) && -apart < width(b, level, size_b);
   }
@@ -120,14 +129,15 @@ Status check_tensor(std::string_view argument, const ConstTensor& t, bool writte
     return invalid(argument, "pointer ", t.data, " is not aligned to its dtype ", name(t.dtype));
   }
   // Each step must clear what lies within it. A stride of 0 repeats an input, and is meant to.
-  const std::vector<Dimension> dimensions = moving(t);
+  const Moving dimensions(t);
   std::int64_t width = 1;
-  for (auto d = dimensions.rbegin(); d != dimensions.rend(); ++d) {
-    if (d->stride < width && (written || d->stride != 0)) {
-      return invalid(argument, "stride ", d->stride, " is smaller than the ", width,
+  for (std::size_t i = dimensions.size(); i-- > 0;) {
+    const auto [extent, stride] = dimensions[i];
+    if (stride < width && (written || stride != 0)) {
+      return invalid(argument, "stride ", stride, " is smaller than the ", width,
                      " elements it must step over");
     }
-    if (d->stride != 0) width += (d->extent - 1) * d->stride;
+    if (stride != 0) width += (extent - 1) * stride;
   }
   return {};
 }
@@ -258,7 +268,7 @@ bool overlap(const ConstTensor& a, const ConstTensor& b) {
   if (first.begin == first.end || second.begin == second.end) return false;
   if (first.begin >= second.end || second.begin >= first.end) return false;
   // The ranges interleave, as windows of one wider array do; the elements need not.
-  return meet(moving(a), static_cast<std::int64_t>(size_of(a.dtype)), moving(b),
+  return meet(Moving(a), static_cast<std::int64_t>(size_of(a.dtype)), Moving(b),
               static_cast<std::int64_t>(size_of(b.dtype)), 0,
               static_cast<std::int64_t>(second.begin - first.begin));
 }
