@@ -109,13 +109,13 @@ std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine&
   const Family family = family_of(p.op);
   const auto bytes = static_cast<int>(size_of(p.in));
   const Point* nearest = nullptr;
-  double least = kFar;
+  double least = 0;  // the distance of the nearest
   for (std::size_t i = 0; i < points_.size(); ++i) {
     const Point& point = points_[i];
     if (point.family != family || point.element_bytes != bytes) continue;
     const double distance = places_[i].distance(wanted);
-    if (nearest == nullptr ? distance > least : distance >= least) continue;
-    if (!gpu_rows::fits(point.launch, p, m)) continue;
+    const bool nearer = nearest == nullptr ? distance <= kFar : distance < least;
+    if (!nearer || !gpu_rows::fits(point.launch, p, m)) continue;
     nearest = &point;
     least = distance;
   }

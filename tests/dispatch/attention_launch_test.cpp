@@ -12,6 +12,7 @@
 #include "dispatch/attention_tiles.hpp"
 #include "dispatch/choose.hpp"
 #include "ops/attention/args.hpp"
+#include "tests/support/attention.hpp"
 
 namespace onepass {
 namespace {
@@ -139,49 +140,34 @@ TEST(AttentionLaunchTest, PairsOfADiagonalAreBalanced) {
   }
 }
 
-Problem problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t queries,
-                std::int64_t keys, int dim, DType dtype = DType::bf16) {
-  Problem p{.op = Op::attention, .rows = batch * heads * queries, .cols = keys};
-  p.in = p.out = dtype;
-  p.attention = {.batch = batch,
-                 .heads = heads,
-                 .kv_heads = kv_heads,
-                 .queries = queries,
-                 .keys = keys,
-                 .dim = dim,
-                 .aligned = true};
-  return p;
-}
-
-const Machine& h200() { return *find_machine("h200"); }
-
 TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
-  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 128)), "hopper");
-  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
-  EXPECT_EQ(chosen(problem(1, 1, 1, 1024, 1024, 64)), "flash_mma");  // 8 tiles: keys are cut
-  EXPECT_EQ(chosen(problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
-  EXPECT_EQ(chosen(problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
-  EXPECT_EQ(chosen(problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
-  EXPECT_EQ(chosen(problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
-  Problem masked = problem(4, 16, 16, 4096, 4096, 128);
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)),
+            "flash_mma");  // 8 tiles: keys are cut
+  EXPECT_EQ(chosen(attention_problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
+  Problem masked = attention_problem(4, 16, 16, 4096, 4096, 128);
   masked.attention.additive = true;
   EXPECT_EQ(chosen(masked), "flash_mma");
   Machine ampere = h200();
   ampere.gpu.sm = 80;
-  EXPECT_EQ(choose(problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "flash_mma");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "flash_mma");
   ampere.gpu.sm = 75;
-  EXPECT_EQ(choose(problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
 }
 
 TEST(AttentionLaunchTest, KeysAreCutWhereTilesAreFew) {
-  const Plan one = choose(problem(1, 32, 8, 1, 131072, 128), h200());
+  const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());
   EXPECT_GT(one.split, 32);
   EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
   EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
-  const Plan many = attention_launch::mma(problem(64, 32, 32, 4096, 4096, 128), h200());
+  const Plan many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.split, 1);
   EXPECT_EQ(many.scratch_bytes, 0U);
 }
@@ -190,7 +176,7 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
   for (const std::int64_t queries : {1, 64, 1024}) {
     std::map<std::pair<std::string, std::int64_t>, int> plans;
     for (const std::int64_t batch : {1, 3, 200}) {
-      Problem p = problem(batch, 8, 2, queries, 3000, 64);
+      Problem p = attention_problem(batch, 8, 2, queries, 3000, 64);
       p.batch_invariant = true;
       const Plan plan = choose(p, h200());
       ++plans[{std::string(plan.variant), plan.keys}];
@@ -200,7 +186,7 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
 }
 
 TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
-  Problem p = problem(4, 8, 8, 100, 1000, 64);
+  Problem p = attention_problem(4, 8, 8, 100, 1000, 64);
   p.attention.split = 100;
   const Plan plan = choose(p, h200());
   EXPECT_EQ(plan.variant, "flash_mma");  // the Hopper kernel does not cut
@@ -212,14 +198,14 @@ TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
 
 // Sequences side by side: the tiles of all tokens, not as many for each sequence.
 TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
-  Problem p = problem(512, 32, 8, 1 << 20, 1 << 20, 128);
+  Problem p = attention_problem(512, 32, 8, 1 << 20, 1 << 20, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
   EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
 }
 
 TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {
   const auto no = [](auto&& change) {
-    Problem p = problem(1, 8, 8, 256, 256, 128);
+    Problem p = attention_problem(1, 8, 8, 256, 256, 128);
     change(p);
     return attention_launch::refuse_hopper(p, h200());
   };

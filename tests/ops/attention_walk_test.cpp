@@ -10,6 +10,7 @@
 #include "ops/attention/args.hpp"
 #include "ops/attention/geometry.hpp"
 #include "ops/variant.hpp"
+#include "tests/support/attention.hpp"
 
 namespace onepass {
 namespace {
@@ -18,25 +19,6 @@ namespace geometry = ops::attention::geometry;
 
 constexpr std::array kInMemory = {"naive", "fused_softmax", "fused_tuned"};
 constexpr std::array kWalk = {"naive", "fused_softmax", "fused_tuned", "flash_wmma"};
-
-Problem problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t queries,
-                std::int64_t keys, int dim) {
-  Problem p{.op = Op::attention,
-            .rows = batch * heads * queries,
-            .cols = keys,
-            .in = DType::bf16,
-            .out = DType::bf16};
-  p.attention = {.batch = batch,
-                 .heads = heads,
-                 .kv_heads = kv_heads,
-                 .queries = queries,
-                 .keys = keys,
-                 .dim = dim,
-                 .aligned = true};
-  return p;
-}
-
-const Machine& h200() { return *find_machine("h200"); }
 
 Plan plan_of(std::string_view variant, const Problem& p) {
   Plan plan;
@@ -62,7 +44,7 @@ TEST(AttentionWalkTest, ReadInOrderBeforeWhatShips) {
 }
 
 TEST(AttentionWalkTest, ABlockAQueryThenABlockATile) {
-  const Problem p = problem(2, 6, 2, 129, 65, 48);
+  const Problem p = attention_problem(2, 6, 2, 129, 65, 48);
   EXPECT_EQ(plan_of("naive", p).blocks, 2 * 6 * 129);
   EXPECT_EQ(plan_of("naive", p).threads, 1024);
   EXPECT_EQ(plan_of("fused_softmax", p).threads, 1024);
@@ -77,7 +59,7 @@ TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
   for (const std::int64_t queries : {1, 63, 64, 65, 1023}) {
     for (const std::int64_t keys : {1, 64, 129, 2048}) {
       for (const int dim : {16, 64, 80, 256}) {
-        const Problem p = problem(3, 6, 2, queries, keys, dim);
+        const Problem p = attention_problem(3, 6, 2, queries, keys, dim);
         const geometry::Scratch s = geometry::scratch_of(p.attention);
         EXPECT_EQ(s.queries % geometry::kTile, 0);
         EXPECT_EQ(s.keys % geometry::kTile, 0);
@@ -101,7 +83,7 @@ TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
 }
 
 TEST(AttentionWalkTest, TheKernelsSeeTheMatricesThatWerePlanned) {
-  const Problem p = problem(3, 6, 2, 100, 200, 80);
+  const Problem p = attention_problem(3, 6, 2, 100, 200, 80);
   AttentionArgs args;
   args.batch = 3;
   args.heads = 6;
@@ -115,13 +97,13 @@ TEST(AttentionWalkTest, TheKernelsSeeTheMatricesThatWerePlanned) {
 
 TEST(AttentionWalkTest, ScoresInMemoryHaveALimit) {
   for (const char* name : kInMemory) {
-    EXPECT_EQ(refusal_of(name, problem(1, 16, 16, 8192, 8192, 64)), "") << name;
-    EXPECT_EQ(refusal_of(name, problem(1, 32, 32, 16384, 16384, 64)),
+    EXPECT_EQ(refusal_of(name, attention_problem(1, 16, 16, 8192, 8192, 64)), "") << name;
+    EXPECT_EQ(refusal_of(name, attention_problem(1, 32, 32, 16384, 16384, 64)),
               "its scores in memory would take more than 8 GiB");
     const std::int64_t most = attention_launch::kMost32;
-    EXPECT_NE(refusal_of(name, problem(1 << 20, 64, 64, most, most, 256)), "") << name;
+    EXPECT_NE(refusal_of(name, attention_problem(1 << 20, 64, 64, most, most, 256)), "") << name;
   }
-  EXPECT_EQ(refusal_of("flash_wmma", problem(1, 32, 32, 16384, 16384, 64)), "");
+  EXPECT_EQ(refusal_of("flash_wmma", attention_problem(1, 32, 32, 16384, 16384, 64)), "");
 }
 
 // What is not refused can be launched: blocks are counted with 31 bits, those of the products and of kᵀ, too.
@@ -131,7 +113,7 @@ TEST(AttentionWalkTest, BlocksFitALaunch) {
     for (const std::int64_t queries : {1LL, 1LL << 14, 1LL << 24, static_cast<long long>(most)}) {
       for (const std::int64_t keys : {1LL, 1LL << 14, 1LL << 24}) {
         for (const int dim : {16, 256}) {
-          const Problem p = problem(batch, 8, 8, queries, keys, dim);
+          const Problem p = attention_problem(batch, 8, 8, queries, keys, dim);
           for (const char* name : kWalk) {
             if (!refusal_of(name, p).empty()) continue;
             EXPECT_GT(plan_of(name, p).blocks, 0) << name;
@@ -156,16 +138,16 @@ TEST(AttentionWalkTest, FlashTilesFitWhereTheyAreNotRefused) {
   Machine small = h200();
   small.gpu.sm = 86;
   small.gpu.block_shared = 99 << 10;
-  EXPECT_EQ(refusal_of("flash_wmma", problem(1, 1, 1, 64, 64, 128), small), "");
-  EXPECT_EQ(refusal_of("flash_wmma", problem(1, 1, 1, 64, 64, 256), small),
+  EXPECT_EQ(refusal_of("flash_wmma", attention_problem(1, 1, 1, 64, 64, 128), small), "");
+  EXPECT_EQ(refusal_of("flash_wmma", attention_problem(1, 1, 1, 64, 64, 256), small),
             "its tiles do not fit into this GPU's shared memory");
-  EXPECT_EQ(refusal_of("naive", problem(1, 1, 1, 64, 64, 256), small), "");
+  EXPECT_EQ(refusal_of("naive", attention_problem(1, 1, 1, 64, 64, 256), small), "");
 }
 
 TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
   for (const char* name : kWalk) {
     const auto refuses = [&](auto change) {
-      Problem p = problem(2, 8, 2, 65, 129, 64);
+      Problem p = attention_problem(2, 8, 2, 65, 129, 64);
       change(p, p.attention);
       return refusal_of(name, p);
     };
@@ -194,16 +176,16 @@ TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
       EXPECT_EQ(refuses([&](P&, A& a) { a.*fact = true; }),
                 "it takes no mask tensor, alibi, sinks or softcap");
     }
-    EXPECT_EQ(refusal_of(name, problem(1, 1, 1, 1, 1, 16), known_machines()[0]),
+    EXPECT_EQ(refusal_of(name, attention_problem(1, 1, 1, 1, 1, 16), known_machines()[0]),
               "it runs on a GPU");
     Machine old = h200();
     old.gpu.sm = 75;
-    EXPECT_EQ(refusal_of(name, problem(1, 1, 1, 1, 1, 16), old), "it needs sm_80");
+    EXPECT_EQ(refusal_of(name, attention_problem(1, 1, 1, 1, 1, 16), old), "it needs sm_80");
   }
 }
 
 TEST(AttentionWalkTest, PlannedBytesCountTheScores) {
-  const Problem p = problem(1, 1, 1, 1024, 1024, 64);
+  const Problem p = attention_problem(1, 1, 1, 1024, 1024, 64);
   const auto planned = [&](std::string_view name) {
     return planned_bytes(p, plan_of(name, p), h200());
   };

@@ -177,6 +177,23 @@ class WalkTest(unittest.TestCase):
         self.put_results("attention_walk", results[-1:])
         self.assertIn("no rows of attention 4x16x1024x64", self.walk("--check", 1))
 
+    def test_attention_shipped(self):
+        def attention(variant, time, problem, **more):
+            return row(variant, [1, 1, 1, 64], "bf16", time, op="attention", tflops=12.34,
+                       problem=f"attention {problem} device=cuda", **more)
+
+        self.put_page()
+        self.page = self.root / "docs/walk/attention.md"
+        self.put_page(["attention_shipped"])
+        self.put_results("attention", [
+            attention("hopper", 100.0, "4x16x1024x64 bf16 causal", chosen=True),
+            attention("cudnn_sdpa", 125.0, "4x16x1024x64 bf16 causal", role="peer"),
+            attention("gpu_decode", 50.0, "1x8x1x64 bf16 page=16", chosen=True)])
+        self.walk("--write")
+        text = self.page.read_text(encoding="utf-8")
+        self.assertIn("| 4x16x1024x64 | bf16 causal | hopper | 100 | 12.3 | 1,000 | 125 | 1.25 |", text)
+        self.assertIn("| 1x8x1x64 | bf16 page=16 | gpu_decode | 50.0 | 12.3 | 1,000 | – | – |", text)
+
     def test_what_is_refused(self):
         self.put_page(["steps_f64"])
         self.assertIn("steps_f64 is none of steps_f32", self.walk("--write", 1))

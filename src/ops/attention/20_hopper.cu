@@ -9,7 +9,7 @@
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
 #include "dispatch/attention_launch.hpp"
-#include "ops/attention/hopper.cuh"
+#include "ops/attention/hopper_consumer.cuh"
 #include "ops/attention/variants.hpp"
 #include "runtime/launch.hpp"
 #include "runtime/tensor_map.hpp"

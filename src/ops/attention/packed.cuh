@@ -221,9 +221,6 @@ template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                  int columns, unsigned lost, bool aligned) {
   using Lanes = CopyLanes<Columns, Threads>;
-  const auto is_there = [&](int row, int chunk) {
-    return first + row < end && 8 * chunk < columns;
-  };
   if (aligned && !tokens.in_pages()) {
     copy_piece<Stored, Columns, Keys, Threads>(tile, tokens, first, end, columns);
   } else if (aligned && !tokens.checked()) {
@@ -231,7 +228,7 @@ __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, in
   } else {
     Lanes::template each<Keys>([&](int row, int chunk) {
       const unsigned to = mma::Swizzled<Columns>::at(tile, row, chunk);
-      const bool there = is_there(row, chunk);
+      const bool there = first + row < end && 8 * chunk < columns;
       const Stored* from = there ? tokens.look(first + row) : nullptr;
       if (from != nullptr) {
         fetch16(to, from + 8 * chunk, true, aligned);

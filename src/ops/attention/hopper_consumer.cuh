@@ -1,0 +1,310 @@
+// What computes in the Hopper kernel: a warpgroup's 64 rows of queries, tile after tile.
+#pragma once
+
+#include "core/mma.cuh"
+#include "core/number.cuh"
+#include "core/wgmma.cuh"
+#include "ops/attention/hopper.cuh"
+
+namespace onepass::ops::attention::hopper {
+
+// Warpgroups take turns at the tensor cores: while one has its products issued, the next exponentiates. A barrier
+// of the block each, by number; 0 is __syncthreads'.
+template <int Groups>
+class PingPong {
+ public:
+  __device__ explicit PingPong(int group) : group_(group) {
+    if (group == Groups - 1) pass();
+  }
+  __device__ void take() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group_), "n"(2 * kWarpgroup) : "memory");
+  }
+  __device__ void pass() const {
+    const int next = group_ + 1 == Groups ? 0 : group_ + 1;
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + next), "n"(2 * kWarpgroup) : "memory");
+  }
+
+ private:
+  int group_;
+};
+
+// One warpgroup: 64 rows of queries of every tile.
+template <class Stored, class Tile>
+class Consumer {
+  static constexpr int kSteps = Tile::kDim / 16;  // of a product over the dim, and
+  static constexpr int kKeySteps = Tile::kKeys / 16;
+  using Scores = float[Tile::kKeys / 2];
+  using Sums = float[Tile::kDim / 2];
+  using Weights = unsigned[kKeySteps][4];
+  // Measured (docs/facts.md): with as many as dim 256 has it pays to shrink them seldom and to wait for them late.
+  static constexpr bool kManySums = Tile::kDim > 64;
+
+ public:
+  __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
+      : p_(p),
+        shared_(shared),
+        group_(group),
+        thread_(static_cast<int>(threadIdx.x) % kWarpgroup),
+        turns_(group) {}
+
+  // A step is a tile of keys. The products of its scores run beside those of the values of the step before, which
+  // may be another tile of queries, and both beside the exponentials of the other warpgroups. Products and waits
+  // stand outside of all branches: inside, the compiler would wait after each product.
+  __device__ void run() {
+    const float unit = (p_.plain ? p_.scale : 1.F) * kLog2E;
+    Online online(unit);
+    Scores s;
+    Sums o{};
+    Weights weights{};  // before the first step there is nothing to sum
+    const auto finish_sums = [&] {
+      if (owner_ == nullptr) return;
+      shared_.v_ring.wait_full(step_ - 1);
+      issue_sums(o, weights);
+      leave_sums(o);
+      finish(*owner_, online, o);
+      owner_ = nullptr;
+    };
+
+#pragma unroll 1
+    for (;; ++jobs_) {
+      shared_.q_ring.wait_full(jobs_);
+      const Job& job = shared_.job(jobs_);
+      if (job.batch < 0) break;
+      const attention_tiles::KeyTiles keys = job.keys;
+      if (keys.begin == keys.end || first_row(job) >= p_.sight.queries) {
+        finish_sums();
+        pass_by(job);
+        continue;
+      }
+      int tile = keys.end - 1;
+      issue(s, o, weights);
+      leave_scores(s, tile == keys.begin);
+      const Online before = online;
+      online = Online(unit);
+      float by[2];
+      weigh(job, keys.whole(tile), tile, online, s, by);
+      leave_sums(o);
+      narrow_weights<Stored>(s, weights);
+      if (owner_ != nullptr) finish(*owner_, before, o);
+#pragma unroll
+      for (float& x : o) x = 0;
+      owner_ = &job;
+      ++step_;
+#pragma unroll 1
+      for (--tile; tile >= keys.begin; --tile, ++step_) {
+        issue(s, o, weights);
+        leave_scores(s, tile == keys.begin);
+        weigh(job, keys.whole(tile), tile, online, s, by);
+        leave_sums(o);
+        shrink<kManySums>(o, by);
+        narrow_weights<Stored>(s, weights);
+      }
+    }
+    finish_sums();
+    if (thread_ == 0) tma::wait_stores();
+  }
+
+ private:
+  // The scores of this step and the sums of the one before.
+  __device__ void issue(Scores& s, Sums& o, const Weights& weights) const {
+    shared_.k_ring.wait_full(step_);
+    turns_.take();
+    issue_scores(s);
+    if (owner_ != nullptr) shared_.v_ring.wait_full(step_ - 1);
+    issue_sums(o, weights);
+    turns_.pass();
+  }
+
+  __device__ void leave_scores(Scores& s, bool last) const {
+    wgmma::wait<1>();
+    wgmma::pin(s);
+    if (thread_ != 0) return;
+    shared_.k_ring.leave(step_);
+    if (last) shared_.q_ring.leave(jobs_);
+  }
+
+  __device__ void leave_sums(Sums& o) const {
+    wgmma::wait<0>();
+    wgmma::pin(o);
+    if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(step_ - 1);
+  }
+
+  // Of this warpgroup's.
+  __device__ int first_row(const Job& job) const { return job.first_query + group_ * kRows; }
+
+  // The upper of this thread's two rows; the lower is 8 further.
+  __device__ int row(const Job& job) const {
+    return first_row(job) + thread_ / 32 * 16 + thread_ % 32 / 4;
+  }
+
+  __device__ void issue_scores(Scores& s) const {
+    const std::uint64_t left =
+        wgmma::operand(&shared_.q[shared_.q_ring.stage(jobs_)][0][group_ * kRows][0]);
+    const std::uint64_t right = wgmma::operand(&shared_.k[shared_.k_ring.stage(step_)][0][0][0]);
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      // 16 columns are 32 bytes of a swizzled row; addresses in operands count 16.
+      const int panel = 16 * i / kColumns;
+      const int column = 16 * i % kColumns * 2 / 16;
+      const auto at_left = left + panel * (sizeof shared_.q[0][0] / 16) + column;
+      const auto at_right = right + panel * (sizeof shared_.k[0][0] / 16) + column;
+      i == 0 ? wgmma::scores<Stored, false>(s, at_left, at_right)
+             : wgmma::scores<Stored, true>(s, at_left, at_right);
+    }
+    wgmma::commit();
+  }
+
+  __device__ void issue_sums(Sums& o, const Weights& weights) const {
+    const auto& v = shared_.v[shared_.v_ring.stage(step_ - 1)];
+    const std::uint64_t right = wgmma::operand(&v[0][0][0], sizeof v[0]);
+    wgmma::fence();
+#pragma unroll
+    for (int i = 0; i < kKeySteps; ++i) {
+      wgmma::sums<Stored>(o, weights[i], right + i * (16 * sizeof v[0][0] / 16));
+    }
+    wgmma::commit();
+  }
+
+  // Scores of a tile to weights.
+  __device__ void weigh(const Job& job, bool whole, int tile, Online& online, Scores& s,
+                        float (&by)[2]) const {
+    if (!p_.plain) {
+      const Cap& cap = p_.cap;
+      if (cap.any()) {
+#pragma unroll
+        for (float& x : s) x = cap.capped(x);
+      } else {
+#pragma unroll
+        for (float& x : s) x = cap.scaled(x);
+      }
+    }
+    if (!whole) {
+      const int upper = row(job);
+      const Seen seen{{p_.sight.begin(upper), p_.sight.begin(upper + 8)},
+                      {p_.sight.end(upper), p_.sight.end(upper + 8)}};
+      hide(s, seen, tile * Tile::kKeys + thread_ % 4 * 2);
+    }
+    online.absorb(s, by);
+    // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.
+    if constexpr (kManySums) {
+      if (online.never()) __trap();
+    }
+  }
+
+  // The sums of two rows to their place, as means.
+  __device__ void finish(const Job& job, const Online& online, const Sums& o) const {
+    const int batch = job.batch;
+    const int head = job.head;
+    const int upper = row(job);
+    const State<float> sink =
+        p_.sinks ? leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0)))
+                 : identity<float>();
+    float by[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const State<float> seen = online.row(r);
+      const State<float> all = p_.sinks ? merge(seen, sink) : seen;
+      by[r] = factor(all, seen.m);
+      if (upper + 8 * r < p_.sight.queries) write_lse(batch, head, upper + 8 * r, all);
+    }
+    if constexpr (Tile::kStaged) {
+      store_staged(job, o, by);
+    } else {
+      store(job, o, by);
+    }
+  }
+
+  // Four neighbouring lanes write 64 bytes of a row.
+  __device__ void store(const Job& job, const Sums& o, const float (&by)[2]) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      unsigned words[Tile::kDim / 8];
+#pragma unroll
+      for (int i = 0; i < Tile::kDim / 8; ++i) {
+        words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by[r], o[4 * i + 2 * r + 1] * by[r]);
+      }
+      gather_sixteens(words);
+      const int query = row(job) + 8 * r;
+      if (query >= p_.sight.queries) continue;
+      auto* to = static_cast<Stored*>(p_.o.data) + p_.o.offset(job.batch, job.head, query) +
+                 thread_ % 4 * 8;
+#pragma unroll
+      for (int i = 0; i < Tile::kDim / 32; ++i) {
+        *reinterpret_cast<uint4*>(to + 32 * i) =
+            make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+      }
+    }
+  }
+
+  // By the copy engine, from shared memory that is swizzled as the tiles that come are.
+  __device__ void store_staged(const Job& job, const Sums& o, const float (&by)[2]) const {
+    if (thread_ == 0) tma::wait_stores();  // of the tile before
+    sync();
+    const int lane = thread_ % 32;
+    const unsigned to =
+        shared_address(&shared_.o[0][group_ * kRows + thread_ / 32 * 16 + lane % 16][0]);
+    const auto turn = static_cast<unsigned>(lane / 16 ^ lane % 8);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      unsigned words[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int at = 8 * i + 2 * j;
+        words[j] = narrow_pair<Stored>(o[at] * by[j % 2], o[at + 1] * by[j % 2]);
+      }
+      const unsigned panel = 16 * i / kColumns;
+      mma::store4(to + panel * sizeof shared_.o[0] + (turn ^ 2 * i % 8) * 16, words);
+    }
+    tma::publish();
+    sync();
+    if (thread_ != 0) return;
+#pragma unroll
+    for (int i = 0; i < Tile::kPanels; ++i) {
+      tma::store(p_.out, {i * kColumns, first_row(job), job.head, job.batch},
+                 shared_.o[i][group_ * kRows]);
+    }
+    tma::commit_stores();
+  }
+
+  // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
+  __device__ void pass_by(const Job& job) {
+    if (first_row(job) < p_.sight.queries) finish(job, Online(kLog2E), Sums{});
+#pragma unroll 1
+    for (int tile = job.keys.begin; tile < job.keys.end; ++tile, ++step_) {
+      shared_.k_ring.wait_full(step_);
+      turns_.take();
+      turns_.pass();
+      shared_.v_ring.wait_full(step_);
+      if (thread_ != 0) continue;
+      shared_.k_ring.leave(step_);
+      shared_.v_ring.leave(step_);
+    }
+    if (thread_ == 0) shared_.q_ring.leave(jobs_);
+  }
+
+  // Of the warpgroup.
+  __device__ void sync() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
+  }
+
+  __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {
+    if (!p_.lse || thread_ % 4 != 0) return;
+    const std::int64_t at = p_.lse.offset(batch, head, query);
+    if (p_.lse.dtype == DType::f64) {
+      static_cast<double*>(p_.lse.data)[at] = logsumexp(row);
+    } else {
+      static_cast<float*>(p_.lse.data)[at] = logsumexp(row);
+    }
+  }
+
+  const Params& p_;
+  Shared<Stored, Tile>& shared_;
+  int group_, thread_;
+  PingPong<Tile::kGroups> turns_;
+  unsigned step_ = 0;           // tiles of keys so far, and
+  unsigned jobs_ = 0;           // of queries
+  const Job* owner_ = nullptr;  // whose sums are under way
+};
+
+}  // namespace onepass::ops::attention::hopper
