@@ -86,6 +86,14 @@ TEST(GpuTuningTest, TheNearestPointThatFits) {
   EXPECT_EQ(tuning.find(reduces, h200()), std::nullopt);  // another family
 }
 
+// Rows of 512 packs lie as far from the one point as from the other.
+TEST(GpuTuningTest, ALaunchForLongerRowsSuitsBetterThanOneForShorter) {
+  GpuTuning tuning(90, 132);
+  tuning.add({Family::map, 2, 256, 64, {Kernel::block, 2, 1}});
+  tuning.add({Family::map, 2, 1024, 64, {Kernel::block, 4, 1}});
+  EXPECT_EQ(tuning.find(softmax_of(64, 4096), h200()), (Launch{Kernel::block, 4, 1}));
+}
+
 TEST(GpuTuningTest, TheDispatcherAsksIt) {
   const GpuTuning tuning = two_points();
   Machine machine = h200();
