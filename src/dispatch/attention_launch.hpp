@@ -165,19 +165,21 @@ struct HopperTile {
 
 // Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit, and not where a
 // diagonal cuts short sequences; more keys a tile where a tile of queries has very many.
-constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut) {
-  if (dim == 64) return {cut && keys < 2048 ? 2 : 3, 128};
+constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
+  if (dim == 64) return {ragged || (cut && keys < 2048) ? 2 : 3, 128};
   if (dim == 96) return {2, 128};
-  if (dim == 128) return {2, keys >= 8192 ? 176 : 128};
+  if (dim == 128) return {2, !ragged && keys >= 8192 ? 176 : 128};
   return {2, dim == 192 ? 96 : 80};
 }
 
 constexpr HopperTile hopper_tile(const AttentionFacts& a) {
-  return hopper_tile(a.dim, a.keys, a.causal || a.window_left >= 0 || a.window_right >= 0);
+  return hopper_tile(a.dim, a.keys, a.causal || a.window_left >= 0 || a.window_right >= 0,
+                     a.lengths || a.q_offsets || a.kv_offsets);
 }
 
 constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
-  return a.batch * a.heads * ceil_div(a.queries, hopper_tile(a).rows());
+  const std::int64_t tiles = ceil_div(a.queries, hopper_tile(a).rows());
+  return a.heads * (a.q_offsets ? tiles + a.batch : tiles * a.batch);
 }
 
 // Its blocks stay, one an SM.
@@ -202,8 +204,9 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
   }
   if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
   if (!a.strided) return "its strides must be positive";
-  if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {
-    return "its sequences are all alike, and not in pages";
+  if (a.page > 0) return "its keys are not in pages";
+  if (a.dim > 192 && (a.lengths || a.q_offsets || a.kv_offsets)) {
+    return "sequences of their own lengths have dims up to 192";
   }
   if (a.additive || a.boolean || a.alibi) return "it takes no mask tensor and no alibi";
   if (a.split > 0) return "it does not cut keys";

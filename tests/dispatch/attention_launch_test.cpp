@@ -200,7 +200,19 @@ TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
 TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
   Problem p = attention_problem(512, 32, 8, 1 << 20, 1 << 20, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
+  EXPECT_EQ(attention_launch::hopper_tiles(p.attention), 32 * ((1 << 20) / 128 + 512));
+  EXPECT_EQ(choose(p, h200()).variant, "hopper");
+  p.attention.page = 16;
   EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
+}
+
+// How long sequences are, the GPU knows: the tile does not depend on what they are together.
+TEST(AttentionLaunchTest, RaggedSequencesHaveOneTile) {
+  Problem p = attention_problem(2, 8, 8, 4096, 4096, 128);
+  p.attention.q_offsets = p.attention.kv_offsets = true;
+  const attention_launch::HopperTile few = attention_launch::hopper_tile(p.attention);
+  p.attention.keys = p.attention.queries = 1 << 20;
+  EXPECT_EQ(attention_launch::hopper_tile(p.attention), few);
 }
 
 TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {
@@ -215,7 +227,7 @@ TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {
   EXPECT_NE(no([](Problem& p) { p.attention.aligned = false; }), "");
   EXPECT_NE(no([](Problem& p) { p.attention.strided = false; }), "");
   EXPECT_NE(no([](Problem& p) { p.attention.page = 16; }), "");
-  EXPECT_NE(no([](Problem& p) { p.attention.lengths = true; }), "");
+  EXPECT_EQ(no([](Problem& p) { p.attention.lengths = true; }), "");
   EXPECT_NE(no([](Problem& p) { p.attention.alibi = true; }), "");
   EXPECT_NE(no([](Problem& p) { p.attention.split = 64; }), "");
 }

@@ -5,7 +5,8 @@
 //         Blocks stay and take tile after tile.
 // Versus  10_mma: the operands of the products lie in shared memory, and nobody waits for a load or for a product.
 // Bytes   q and o once; k and v once a tile of queries, from L2 where a few heads fit there.
-// Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks.
+// Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks; lengths and
+//         offsets up to dim 192.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
 #include "dispatch/attention_launch.hpp"
@@ -48,25 +49,30 @@ template <class Stored, class Tile>
 Status launch(const AttentionArgs& a, const Plan& plan) {
   Params p{};
   p.sight = sight_of(a, {0, a.queries, 0, a.keys});
-  p.schedule = {.query_tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries),
-                .heads = static_cast<int>(a.batch * a.heads)};
-  p.schedule.paired = p.sight.after >= 0 && p.schedule.turns() > plan.blocks;
+  p.q_offsets = a.q_offsets;
+  p.kv_offsets = a.kv_offsets;
+  p.lengths = a.lengths;
+  p.batch = static_cast<int>(a.batch);
   p.heads = static_cast<int>(a.heads);
+  p.o = a.o;
+  p.lse = a.lse;
+  p.sinks = a.sinks;
+  p.packed = static_cast<bool>(a.q_offsets);
+  const auto tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries);
+  p.schedule = {.query_tiles = p.packed ? tiles + p.batch : tiles,
+                .heads = p.heads * (p.packed ? 1 : p.batch)};
+  p.schedule.paired = p.sight.after >= 0 && !p.packed && p.schedule.turns() > plan.blocks;
   p.sharing = static_cast<int>(a.heads / a.kv_heads);
   p.scale = static_cast<float>(a.scale);
   p.cap = Cap(p.scale, static_cast<float>(a.softcap));
   p.plain = a.softcap == 0 && p.scale > 0;
-  p.o = a.o;
-  p.lse = a.lse;
-  p.sinks = a.sinks;
-  const auto map = [&](const Heads& t, std::int64_t heads, std::int64_t tokens, int rows,
-                       CUtensorMap& out) {
-    return make_tensor_map(t, {a.batch, heads, tokens, a.dim}, rows, kColumns, out);
-  };
-  for (const Status& status : {map(a.q, a.heads, a.queries, Tile::kQueries, p.q),
-                               map(a.k, a.kv_heads, a.keys, Tile::kKeys, p.k),
-                               map(a.v, a.kv_heads, a.keys, Tile::kKeys, p.v),
-                               map(a.o, a.heads, a.queries, kRows, p.out)}) {
+  const std::int64_t q_batch = p.packed ? 1 : a.batch;
+  const std::int64_t k_batch = a.kv_offsets ? 1 : a.batch;
+  for (const Status& status :
+       {make_tensor_map(a.q, {q_batch, a.heads, a.queries, a.dim}, Tile::kQueries, kColumns, p.q),
+        make_tensor_map(a.k, {k_batch, a.kv_heads, a.keys, a.dim}, Tile::kKeys, kColumns, p.k),
+        make_tensor_map(a.v, {k_batch, a.kv_heads, a.keys, a.dim}, Tile::kKeys, kColumns, p.v),
+        make_tensor_map(a.o, {q_batch, a.heads, a.queries, a.dim}, kRows, kColumns, p.out)}) {
     if (!status.ok()) return status;
   }
   const auto kernel = attend<Stored, Tile>;
@@ -79,29 +85,37 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
   return launch_status("hopper");
 }
 
-template <class Stored>
-Status launch_tile(const AttentionArgs& a, const Plan& plan) {
-  const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
-  const attention_launch::HopperTile tile = attention_launch::hopper_tile(a.dim, a.keys, cut);
+template <class Stored, bool Ragged>
+Status launch_tile(const AttentionArgs& a, const Plan& plan, attention_launch::HopperTile tile) {
   switch (a.dim) {
     case 64:
       return tile.groups == 3 ? launch<Stored, Tile<64, 3, 128>>(a, plan)
-                              : launch<Stored, Tile<64, 2, 128>>(a, plan);
-    case 96: return launch<Stored, Tile<96, 2, 128>>(a, plan);
+                              : launch<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
+    case 96: return launch<Stored, Tile<96, 2, 128, Ragged>>(a, plan);
     case 128:
       return tile.keys == 176 ? launch<Stored, Tile<128, 2, 176>>(a, plan)
-                              : launch<Stored, Tile<128, 2, 128>>(a, plan);
-    case 192: return launch<Stored, Tile<192, 2, 96>>(a, plan);
+                              : launch<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
+    case 192: return launch<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
     default: return launch<Stored, Tile<256, 2, 80>>(a, plan);
   }
+}
+
+template <class Stored>
+Status launch_any(const AttentionArgs& a, const Plan& plan) {
+  const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
+  const bool ragged = a.lengths || a.q_offsets || a.kv_offsets;
+  const attention_launch::HopperTile tile =
+      attention_launch::hopper_tile(a.dim, a.keys, cut, ragged);
+  return ragged ? launch_tile<Stored, true>(a, plan, tile)
+                : launch_tile<Stored, false>(a, plan, tile);
 }
 
 }  // namespace
 }  // namespace hopper
 
 Status gpu_hopper(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? hopper::launch_tile<BF16>(args, plan)
-                                     : hopper::launch_tile<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? hopper::launch_any<BF16>(args, plan)
+                                     : hopper::launch_any<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

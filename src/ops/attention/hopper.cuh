@@ -14,9 +14,11 @@ inline constexpr int kColumns = 64;  // of 16 bits: a swizzled row of 128 bytes
 
 inline constexpr int kMostShared = 225 * 1024;  // of the 227 KB that a block can have
 
-// One block: a warpgroup that loads, and some that compute 64 rows of queries each.
-template <int Dim, int Groups, int Keys>
+// One block: a warpgroup that loads, and some that compute 64 rows of queries each. Ragged: sequences have lengths of
+// their own.
+template <int Dim, int Groups, int Keys, bool Ragged = false>
 struct Tile {
+  static constexpr bool kRagged = Ragged;
   static constexpr int kDim = Dim;
   static constexpr int kGroups = Groups;
   static constexpr int kQueries = Groups * kRows;
@@ -33,21 +35,76 @@ struct Tile {
   static constexpr bool kStaged =
       (kQueryStages + 1) * kQueryBytes + 2 * kStages * kKeyBytes <= kMostShared;
   // They come out of what the block was launched with: as many as fit for all of its threads, in eights.
-  static constexpr int kLoaderRegisters = Groups == 2 ? 24 : 32;
-  static constexpr int kRegisters = Groups == 2 ? 240 : 160;
+  static constexpr int kLoaderRegisters = Groups == 3 ? 32 : Ragged ? 40 : 24;
+  static constexpr int kRegisters = Groups == 3 ? 160 : Ragged ? 232 : 240;
   static_assert((kLoaderRegisters + Groups * kRegisters) * kWarpgroup <=
                 65536 / kThreads / 8 * 8 * kThreads);
 };
 
 // A tile of queries and the keys that it sees.
 struct Job {
-  int batch, head;  // batch −1: there are no more
-  int first_query;
+  int head;         // −1: there are no more
+  int batch;        // in the tensors of q and o
+  int first_query;  // in its sequence
   attention_tiles::KeyTiles keys;
+  // Where sequences have lengths of their own:
+  attention_tiles::Sight sight;
+  int k_batch;
+  int q_token, k_token;  // the first of the sequence
+
+  __device__ bool any() const { return head >= 0; }
+  __device__ bool sees() const { return keys.begin < keys.end; }
 };
 
-// Known at a time: those with queries in shared memory, and the one before, whose sums may be under way.
-inline constexpr unsigned kJobs = 4;
+// Known at a time: those with queries in shared memory, one before, whose sums may be under way, and the next. A power
+// of two.
+inline constexpr unsigned kJobs = 8;
+
+struct Params {
+  CUtensorMap q, k, v, out;
+  attention_tiles::Schedule schedule;
+  attention_tiles::Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
+  Places q_offsets, kv_offsets, lengths;
+  int batch, heads, sharing;  // heads that share one of k and v
+  bool packed;                // queries of all sequences in one row of tokens
+  bool plain;                 // z = s · scale, and scale > 0
+  float scale;
+  Cap cap;  // where not
+  Heads o, lse, sinks;
+};
+
+// An offset or a length. What cannot be is taken for the nearest that can, in 32 bits: a loader has few registers.
+__device__ inline int place(const Places& places, int i, int most) {
+  const auto* words = static_cast<const int*>(places.data);
+  return attention_tiles::between(0, words[places.dtype == DType::i64 ? 2 * i : i], most);
+}
+
+// Finds a tile of queries among those of all sequences side by side: the tiles of each follow those of the one before,
+// its last first. Within a head tiles are asked for in rising order, so that the search goes on where it was.
+class Finder {
+ public:
+  // False: there are fewer tiles than were counted with.
+  template <class Tile>
+  __device__ bool find(const Params& p, int tile, int& batch, int& own) {
+    if (tile < before_) batch_ = before_ = 0;
+    for (; batch_ < p.batch; ++batch_) {
+      const int from = place(p.q_offsets, batch_, p.sight.queries);
+      const int to = place(p.q_offsets, batch_ + 1, p.sight.queries);
+      const int tiles = to > from ? (to - from + Tile::kQueries - 1) / Tile::kQueries : 0;
+      if (tile < before_ + tiles) {
+        batch = batch_;
+        own = before_ + tiles - 1 - tile;
+        return true;
+      }
+      before_ += tiles;
+    }
+    return false;
+  }
+
+ private:
+  int batch_ = 0;
+  int before_ = 0;  // tiles of the sequences before
+};
 
 template <class Stored, class Tile>
 struct Shared {
@@ -61,39 +118,47 @@ struct Shared {
   tma::Ring<Tile::kQueryStages> q_ring;
   tma::Ring<Tile::kStages> k_ring, v_ring;
   Job jobs[kJobs];
+  attention_tiles::Walk walk;  // the loader's, which has too few registers for them
+  Finder finder;
 
-  __device__ const Job& job(unsigned number) const { return jobs[number % kJobs]; }
-
-  // By the loader: what comes next, with so many bytes of queries.
-  __device__ Mbarrier& say(unsigned number, const Job& job, int bytes) {
-    const int stage = q_ring.stage(number);
-    q_ring.wait_empty(number);
-    jobs[number % kJobs] = job;
-    tma::arrive_and_expect(q_ring.full[stage], bytes);
-    return q_ring.full[stage];
-  }
+  __device__ Job& job(unsigned number) { return jobs[number % kJobs]; }
 };
 
-struct Params {
-  CUtensorMap q, k, v, out;
-  attention_tiles::Schedule schedule;
-  attention_tiles::Sight sight;
-  int heads, sharing;  // heads of a batch; of them, that share one of k and v
-  bool plain;          // z = s · scale, and scale > 0
-  float scale;
-  Cap cap;  // where not
-  Heads o, lse, sinks;
-};
+// Where a sequence begins, and how many of the tokens are its own.
+__device__ inline int span(const Places& offsets, int batch, int& tokens) {
+  if (!offsets) return 0;
+  const int first = place(offsets, batch, tokens);
+  const int end = place(offsets, batch + 1, tokens);
+  tokens = end > first ? end - first : 0;
+  return first;
+}
 
 // The tile of queries that comes next, and with it what to do: that costs divisions, which nobody waits for here.
-template <class Tile>
-__device__ inline Job next_job(const Params& p, attention_tiles::Walk& walk) {
-  if (walk.done()) return {.batch = -1};
-  const attention_tiles::Work work = walk.work();
-  walk.advance();
-  Job job{work.head / p.heads, work.head % p.heads, work.query_tile * Tile::kQueries};
-  job.keys = attention_tiles::key_tiles(p.sight, job.first_query, Tile::kQueries, Tile::kKeys);
-  return job;
+template <class Stored, class Tile>
+__device__ inline void next_job(const Params& p, Shared<Stored, Tile>& shared, Job& job) {
+  job.head = -1;
+  while (job.head < 0 && !shared.walk.done()) {
+    const attention_tiles::Work work = shared.walk.work();
+    shared.walk.advance();
+    int batch = work.head / p.heads;
+    int tile = work.query_tile;
+    if constexpr (Tile::kRagged) {
+      const int number = p.schedule.query_tiles - 1 - work.query_tile;
+      if (p.packed && !shared.finder.template find<Tile>(p, number, batch, tile)) continue;
+    }
+    attention_tiles::Sight sight = p.sight;
+    if constexpr (Tile::kRagged) {
+      job.q_token = span(p.q_offsets, batch, sight.queries);
+      job.k_token = span(p.kv_offsets, batch, sight.keys);
+      if (p.lengths) sight.keys = place(p.lengths, batch, sight.keys);
+      job.k_batch = p.kv_offsets ? 0 : batch;
+      job.sight = sight;
+    }
+    job.head = work.head % p.heads;
+    job.batch = Tile::kRagged && p.packed ? 0 : batch;
+    job.first_query = tile * Tile::kQueries;
+    job.keys = attention_tiles::key_tiles(sight, job.first_query, Tile::kQueries, Tile::kKeys);
+  }
 }
 
 // All that a block reads, in the order in which it is computed with. Keys go from the last tile to the first, because
@@ -108,36 +173,38 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
       tma::load(panels[i], map, {i * kColumns, token, head, batch}, barrier);
     }
   };
-  unsigned said = 0, step = 0;
-  const auto say = [&](const Job& job) {
-    const bool any = job.batch >= 0 && job.keys.begin < job.keys.end;
-    Mbarrier& barrier = shared.say(said, job, any ? Tile::kQueryBytes : 0);
-    if (any) {
-      load(shared.q[shared.q_ring.stage(said)], p.q, job.first_query, job.head, job.batch, barrier);
-    }
-    ++said;
+  // Its place is free, and with its bytes the job becomes known.
+  const auto say = [&](unsigned number) {
+    const Job& job = shared.job(number);
+    const bool any = job.any() && job.sees();
+    Mbarrier& barrier = shared.q_ring.fill(number, any ? Tile::kQueryBytes : 0);
+    if (!any) return;
+    const int query = job.first_query + (Tile::kRagged ? job.q_token : 0);
+    load(shared.q[shared.q_ring.stage(number)], p.q, query, job.head, job.batch, barrier);
   };
-  attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x);
-  Job job = next_job<Tile>(p, walk);
-  if (kEarly) say(job);
-  while (job.batch >= 0) {
-    const Job after = next_job<Tile>(p, walk);
+  shared.walk = attention_tiles::Walk(p.schedule, blockIdx.x, gridDim.x);
+  shared.finder = Finder();
+  next_job(p, shared, shared.job(0));
+  if (kEarly) say(0);
+  unsigned step = 0;
+  unsigned number = 0;
+  for (; shared.job(number).any(); ++number) {
+    const Job& job = shared.job(number);
+    next_job(p, shared, shared.job(number + 1));
     const int kv_head = job.head / p.sharing;
     for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
       const bool first = tile == job.keys.end - 1;
-      const int key = tile * Tile::kKeys;
+      const int key = tile * Tile::kKeys + (Tile::kRagged ? job.k_token : 0);
+      const int batch = Tile::kRagged ? job.k_batch : job.batch;
       const int stage = shared.k_ring.stage(step);
-      load(shared.k[stage], p.k, key, kv_head, job.batch,
-           shared.k_ring.fill(step, Tile::kKeyBytes));
-      if (first && !kEarly) say(job);
-      load(shared.v[stage], p.v, key, kv_head, job.batch,
-           shared.v_ring.fill(step, Tile::kKeyBytes));
-      if (first && kEarly) say(after);
+      load(shared.k[stage], p.k, key, kv_head, batch, shared.k_ring.fill(step, Tile::kKeyBytes));
+      if (first && !kEarly) say(number);
+      load(shared.v[stage], p.v, key, kv_head, batch, shared.v_ring.fill(step, Tile::kKeyBytes));
+      if (first && kEarly) say(number + 1);
     }
-    if (job.keys.begin == job.keys.end) say(kEarly ? after : job);
-    job = after;
+    if (!job.sees()) say(kEarly ? number + 1 : number);
   }
-  if (!kEarly) say(job);
+  if (!kEarly) say(number);
 }
 
 }  // namespace onepass::ops::attention::hopper

@@ -58,7 +58,7 @@ class Consumer {
     Weights weights{};  // before the first step there is nothing to sum
     const auto finish_sums = [&] {
       if (owner_ == nullptr) return;
-      shared_.v_ring.wait_full(step_ - 1);
+      await_values();
       issue_sums(o, weights);
       leave_sums(o);
       finish(*owner_, online, o);
@@ -69,9 +69,9 @@ class Consumer {
     for (;; ++jobs_) {
       shared_.q_ring.wait_full(jobs_);
       const Job& job = shared_.job(jobs_);
-      if (job.batch < 0) break;
+      if (!job.any()) break;
       const attention_tiles::KeyTiles keys = job.keys;
-      if (keys.begin == keys.end || first_row(job) >= p_.sight.queries) {
+      if (!job.sees() || first_row(job) >= sight(job).queries) {
         finish_sums();
         pass_by(job);
         continue;
@@ -90,9 +90,14 @@ class Consumer {
       for (float& x : o) x = 0;
       owner_ = &job;
       ++step_;
+      if constexpr (Tile::kRagged) {
+        const int left = job.sight.keys - tile * Tile::kKeys;
+        tail_ = left < Tile::kKeys ? left : 0;
+      }
 #pragma unroll 1
       for (--tile; tile >= keys.begin; --tile, ++step_) {
         issue(s, o, weights);
+        tail_ = 0;
         leave_scores(s, tile == keys.begin);
         weigh(job, keys.whole(tile), tile, online, s, by);
         leave_sums(o);
@@ -110,9 +115,27 @@ class Consumer {
     shared_.k_ring.wait_full(step_);
     turns_.take();
     issue_scores(s);
-    if (owner_ != nullptr) shared_.v_ring.wait_full(step_ - 1);
+    if (owner_ != nullptr) await_values();
     issue_sums(o, weights);
     turns_.pass();
+  }
+
+  // Of the step before. Past the last key of a sequence lie another's, or nobody's: with a weight of 0 they must not be
+  // NaN either. What lies past the tensor's end has come as zeros.
+  __device__ void await_values() const {
+    shared_.v_ring.wait_full(step_ - 1);
+    if (!Tile::kRagged || tail_ == 0) return;
+    auto& v = shared_.v[shared_.v_ring.stage(step_ - 1)];
+    constexpr int kSixteens = kColumns / 8;
+    for (int i = thread_; i < (Tile::kKeys - tail_) * kSixteens; i += kWarpgroup) {
+#pragma unroll
+      for (int panel = 0; panel < Tile::kPanels; ++panel) {
+        auto* row = reinterpret_cast<uint4*>(v[panel][tail_ + i / kSixteens]);
+        row[i % kSixteens] = make_uint4(0, 0, 0, 0);
+      }
+    }
+    tma::publish();
+    sync();
   }
 
   __device__ void leave_scores(Scores& s, bool last) const {
@@ -127,6 +150,15 @@ class Consumer {
     wgmma::wait<0>();
     wgmma::pin(o);
     if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(step_ - 1);
+  }
+
+  __device__ const attention_tiles::Sight& sight(const Job& job) const {
+    return Tile::kRagged ? job.sight : p_.sight;
+  }
+
+  // A query's place in the tensor.
+  __device__ static int token(const Job& job, int query) {
+    return Tile::kRagged ? job.q_token + query : query;
   }
 
   // Of this warpgroup's.
@@ -181,8 +213,8 @@ class Consumer {
     }
     if (!whole) {
       const int upper = row(job);
-      const Seen seen{{p_.sight.begin(upper), p_.sight.begin(upper + 8)},
-                      {p_.sight.end(upper), p_.sight.end(upper + 8)}};
+      const attention_tiles::Sight& of = sight(job);
+      const Seen seen{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
       hide(s, seen, tile * Tile::kKeys + thread_ % 4 * 2);
     }
     online.absorb(s, by);
@@ -194,19 +226,18 @@ class Consumer {
 
   // The sums of two rows to their place, as means.
   __device__ void finish(const Job& job, const Online& online, const Sums& o) const {
-    const int batch = job.batch;
-    const int head = job.head;
+    const Heads& sinks = p_.sinks;
     const int upper = row(job);
     const State<float> sink =
-        p_.sinks ? leaf(read<float>(p_.sinks.data, p_.sinks.dtype, p_.sinks.offset(0, head, 0)))
-                 : identity<float>();
+        sinks ? leaf(read<float>(sinks.data, sinks.dtype, sinks.offset(0, job.head, 0)))
+              : identity<float>();
     float by[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const State<float> seen = online.row(r);
-      const State<float> all = p_.sinks ? merge(seen, sink) : seen;
+      const State<float> all = sinks ? merge(seen, sink) : seen;
       by[r] = factor(all, seen.m);
-      if (upper + 8 * r < p_.sight.queries) write_lse(batch, head, upper + 8 * r, all);
+      if (upper + 8 * r < sight(job).queries) write_lse(job, upper + 8 * r, all);
     }
     if constexpr (Tile::kStaged) {
       store_staged(job, o, by);
@@ -226,9 +257,8 @@ class Consumer {
       }
       gather_sixteens(words);
       const int query = row(job) + 8 * r;
-      if (query >= p_.sight.queries) continue;
-      auto* to = static_cast<Stored*>(p_.o.data) + p_.o.offset(job.batch, job.head, query) +
-                 thread_ % 4 * 8;
+      if (query >= sight(job).queries) continue;
+      Stored* to = row_of_o(job, query) + thread_ % 4 * 8;
 #pragma unroll
       for (int i = 0; i < Tile::kDim / 32; ++i) {
         *reinterpret_cast<uint4*>(to + 32 * i) =
@@ -258,18 +288,43 @@ class Consumer {
     }
     tma::publish();
     sync();
+    if constexpr (Tile::kRagged) {
+      const int rows = job.sight.queries - first_row(job);
+      if (p_.packed && rows < kRows) {
+        copy_rows(job, rows);  // past the last lie another sequence's
+        return;
+      }
+    }
     if (thread_ != 0) return;
 #pragma unroll
     for (int i = 0; i < Tile::kPanels; ++i) {
-      tma::store(p_.out, {i * kColumns, first_row(job), job.head, job.batch},
+      tma::store(p_.out, {i * kColumns, token(job, first_row(job)), job.head, job.batch},
                  shared_.o[i][group_ * kRows]);
     }
     tma::commit_stores();
   }
 
+  // By the threads themselves, out of shared memory.
+  __device__ void copy_rows(const Job& job, int rows) const {
+    constexpr int kSixteens = Tile::kDim / 8;  // a row
+#pragma unroll 1
+    for (int i = thread_; i < rows * kSixteens; i += kWarpgroup) {
+      const int row = i / kSixteens;
+      const int chunk = i % kSixteens;
+      const auto* from = reinterpret_cast<const uint4*>(shared_.o[chunk / 8][group_ * kRows + row]);
+      auto* to = reinterpret_cast<uint4*>(row_of_o(job, first_row(job) + row));
+      to[chunk] = from[chunk % 8 ^ row % 8];
+    }
+  }
+
+  __device__ Stored* row_of_o(const Job& job, int query) const {
+    const Heads& o = p_.o;
+    return static_cast<Stored*>(o.data) + o.offset(job.batch, job.head, token(job, query));
+  }
+
   // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
   __device__ void pass_by(const Job& job) {
-    if (first_row(job) < p_.sight.queries) finish(job, Online(kLog2E), Sums{});
+    if (first_row(job) < sight(job).queries) finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
     for (int tile = job.keys.begin; tile < job.keys.end; ++tile, ++step_) {
       shared_.k_ring.wait_full(step_);
@@ -288,13 +343,14 @@ class Consumer {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
   }
 
-  __device__ void write_lse(int batch, int head, int query, const State<float>& row) const {
-    if (!p_.lse || thread_ % 4 != 0) return;
-    const std::int64_t at = p_.lse.offset(batch, head, query);
-    if (p_.lse.dtype == DType::f64) {
-      static_cast<double*>(p_.lse.data)[at] = logsumexp(row);
+  __device__ void write_lse(const Job& job, int query, const State<float>& row) const {
+    const Heads& lse = p_.lse;
+    if (!lse || thread_ % 4 != 0) return;
+    const std::int64_t at = lse.offset(job.batch, job.head, token(job, query));
+    if (lse.dtype == DType::f64) {
+      static_cast<double*>(lse.data)[at] = logsumexp(row);
     } else {
-      static_cast<float*>(p_.lse.data)[at] = logsumexp(row);
+      static_cast<float*>(lse.data)[at] = logsumexp(row);
     }
   }
 
@@ -305,6 +361,7 @@ class Consumer {
   unsigned step_ = 0;           // tiles of keys so far, and
   unsigned jobs_ = 0;           // of queries
   const Job* owner_ = nullptr;  // whose sums are under way
+  int tail_ = 0;                // keys of their values, where some after these must not count
 };
 
 }  // namespace onepass::ops::attention::hopper
