@@ -26,8 +26,20 @@ struct GateArgs {
   float scale;
 };
 
+// The usual call: rows at one distance from each other, elements side by side, weights of the scores' dtype, no bias.
+bool is_flat(const GateArgs& a) {
+  const auto dense = [](const Operand& o) { return o.col_stride == 1; };
+  return a.space.rank <= 1 && dense(a.x) && dense(a.weights) && dense(a.experts) &&
+         a.weights.dtype == a.x.dtype && !a.bias;
+}
+
+template <class T>
+__device__ inline T* flat_row(const Operand& operand, std::int64_t row) {
+  return static_cast<T*>(operand.data) + row * operand.row_strides[0];
+}
+
 // N experts a lane. With a bias what is chosen by is not the score itself.
-template <class In, int N, bool Biased>
+template <class In, int N, bool Biased, bool Flat>
 __global__ __launch_bounds__(gpu_choose::kGateThreads,
                              N <= 8 ? 8 : 1) void gate_rows(const __grid_constant__ GateArgs args) {
   __shared__ Key slots[gpu_choose::kGateThreads / kWarp][2 * kWarp];
@@ -36,14 +48,16 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / kWarp;
   if (row >= args.space.rows) return;
   const auto experts = static_cast<int>(args.space.cols);
-  const auto* x = static_cast<const In*>(row_data(args.space, args.x, row));
+  const auto* x = Flat ? flat_row<const In>(args.x, row)
+                       : static_cast<const In*>(row_data(args.space, args.x, row));
+  const std::int64_t stride = Flat ? 1 : args.x.col_stride;
   float z[N];
   float m = minus_infinity<float>();
   bool broken = false;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const int e = lane + j * kWarp;
-    z[j] = e < experts ? widen(x[e * args.x.col_stride]) : minus_infinity<float>();
+    z[j] = e < experts ? widen(x[e * stride]) : minus_infinity<float>();
   }
 #pragma unroll
   for (int j = 0; j < N; ++j) m = larger_or_nan(m, z[j]);
@@ -77,7 +91,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
   const bool writes = lane < args.k;
   const auto expert = static_cast<int>(index_of(key));
   float kept = value_of(key);
-  if (Biased && writes && !broken) kept = widen(x[expert * args.x.col_stride]);
+  if (Biased && writes && !broken) kept = widen(x[expert * stride]);
   kept = writes ? score(kept) : 0;
   float factor = args.scale;
   if (args.renormalize) {
@@ -85,6 +99,16 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
     if (sum != 0) factor /= sum;
   }
   if (!writes) return;
+  if constexpr (Flat) {
+    flat_row<In>(args.weights, row)[lane] =
+        narrow<In>(broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor);
+    if (args.experts.dtype == DType::i64) {
+      flat_row<long long>(args.experts, row)[lane] = broken ? -1 : expert;
+    } else {
+      flat_row<int>(args.experts, row)[lane] = broken ? -1 : expert;
+    }
+    return;
+  }
   write(row_data(args.space, args.weights, row), args.weights.dtype, lane * args.weights.col_stride,
         broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor);
   write(row_data(args.space, args.experts, row), args.experts.dtype, lane * args.experts.col_stride,
@@ -98,10 +122,12 @@ Status run_gate(const GateArgs& args, const Plan& plan, void* stream) {
   config.blockDim = static_cast<unsigned>(plan.threads);
   config.stream = static_cast<cudaStream_t>(stream);
   const auto launch = [&]<int N>() {
-    if (args.bias) {
-      cudaLaunchKernelEx(&config, gate_rows<In, N, true>, args);
+    if (is_flat(args)) {
+      cudaLaunchKernelEx(&config, gate_rows<In, N, false, true>, args);
+    } else if (args.bias) {
+      cudaLaunchKernelEx(&config, gate_rows<In, N, true, false>, args);
     } else {
-      cudaLaunchKernelEx(&config, gate_rows<In, N, false>, args);
+      cudaLaunchKernelEx(&config, gate_rows<In, N, false, false>, args);
     }
     return launch_status(plan.variant);
   };
