@@ -51,13 +51,15 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
   const auto* x = Flat ? flat_row<const In>(args.x, row)
                        : static_cast<const In*>(row_data(args.space, args.x, row));
   const std::int64_t stride = Flat ? 1 : args.x.col_stride;
+  In stored[N];
   float z[N];
   float m = minus_infinity<float>();
   bool broken = false;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const int e = lane + j * kWarp;
-    z[j] = e < experts ? widen(x[e * stride]) : minus_infinity<float>();
+    if (e < experts) stored[j] = x[e * stride];
+    z[j] = e < experts ? widen(stored[j]) : minus_infinity<float>();
   }
 #pragma unroll
   for (int j = 0; j < N; ++j) m = larger_or_nan(m, z[j]);
@@ -74,24 +76,37 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
   const auto score = [&](float value) {
     return args.soft ? weight(whole, value) : 1.0F / (1.0F + exponential(-value));
   };
-  unsigned word[N];  // what is chosen by; 0 is below all of them
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    const int e = lane + j * kWarp;
-    float by = z[j];
-    if (Biased && e < experts) {
-      by = score(z[j]) +
-           element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
-      broken = broken || by != by;
-    }
-    word[j] = e < experts ? ordered(by) : 0;
-  }
-  if (Biased) broken = __any_sync(kAllLanes, broken);
-  const Key key = largest_keys(word, args.k, slots[threadIdx.x / kWarp]);
   const bool writes = lane < args.k;
-  const auto expert = static_cast<int>(index_of(key));
-  float kept = value_of(key);
-  if (Biased && writes && !broken) kept = widen(x[expert * stride]);
+  int expert;
+  float kept;
+  unsigned word[N];  // what is chosen by; 0 is below all of them
+  if constexpr (sizeof(In) == 2 && !Biased && N <= 8) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const int e = lane + j * kWarp;
+      word[j] = e < experts ? packed(stored[j], e) : 0;
+    }
+    const unsigned chosen = largest_words(word, args.k);
+    expert = static_cast<int>(packed_index(chosen));
+    kept = widen(packed_value<In>(chosen));
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const int e = lane + j * kWarp;
+      float by = z[j];
+      if (Biased && e < experts) {
+        by = score(z[j]) +
+             element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
+        broken = broken || by != by;
+      }
+      word[j] = e < experts ? ordered(by) : 0;
+    }
+    if (Biased) broken = __any_sync(kAllLanes, broken);
+    const Key key = largest_keys(word, args.k, slots[threadIdx.x / kWarp]);
+    expert = static_cast<int>(index_of(key));
+    kept = value_of(key);
+    if (Biased && writes && !broken) kept = widen(x[expert * stride]);
+  }
   kept = writes ? score(kept) : 0;
   float factor = args.scale;
   if (args.renormalize) {

@@ -61,4 +61,59 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[2 * 
   return slots[lane];
 }
 
+// A value of 16 bits and where it is, up to 65535, in one word that orders by value and then by index; 0 is below all.
+template <class Stored>
+__device__ inline unsigned packed(Stored x, unsigned index) {
+  const unsigned bits = x.bits == 0x8000U ? 0 : x.bits;  // −0 counts as +0
+  const unsigned word = bits ^ ((bits & 0x8000U) != 0 ? 0xFFFFU : 0x8000U);
+  return word << 16 | (0xFFFFU - index);
+}
+template <class Stored>
+__device__ inline Stored packed_value(unsigned word) {
+  const unsigned bits = word >> 16;
+  return {static_cast<std::uint16_t>(bits ^ ((bits & 0x8000U) != 0 ? 0x8000U : 0xFFFFU))};
+}
+__device__ inline unsigned packed_index(unsigned word) { return 0xFFFFU - (word & 0xFFFFU); }
+
+// Larger words first, by Batcher's odd-even merges.
+template <int N>
+__device__ inline void sort_falling(unsigned (&word)[N]) {
+  static_assert((N & (N - 1)) == 0);
+#pragma unroll
+  for (int size = 1; size < N; size *= 2) {
+#pragma unroll
+    for (int step = size; step > 0; step /= 2) {
+#pragma unroll
+      for (int i = step % size; i + step < N; i += 2 * step) {
+#pragma unroll
+        for (int j = i; j < i + step; ++j) {
+          if (j + step >= N || j / (2 * size) != (j + step) / (2 * size)) continue;
+          const unsigned larger = max(word[j], word[j + step]);
+          word[j + step] = min(word[j], word[j + step]);
+          word[j] = larger;
+        }
+      }
+    }
+  }
+}
+
+// The K largest words of a warp, N of them a lane, no two alike but 0: lane i has the i-th. Lanes sort their own once; then
+// the largest of all their first is taken, K times.
+template <int N>
+__device__ inline unsigned largest_words(unsigned (&word)[N], int k) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  sort_falling(word);
+  unsigned kept = 0;
+#pragma unroll 1
+  for (int i = 0; i < k; ++i) {
+    const unsigned best = __reduce_max_sync(kAllLanes, word[0]);
+    if (lane == i) kept = best;
+    const bool mine = word[0] == best;
+#pragma unroll
+    for (int j = 0; j + 1 < N; ++j) word[j] = mine ? word[j + 1] : word[j];
+    word[N - 1] = mine ? 0 : word[N - 1];
+  }
+  return kept;
+}
+
 }  // namespace onepass::ops::topk
