@@ -58,7 +58,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     const int e = lane + j * kWarp;
-    if (e < experts) stored[j] = x[e * stride];
+    stored[j] = e < experts ? x[e * stride] : In{};
     z[j] = e < experts ? widen(stored[j]) : minus_infinity<float>();
   }
 #pragma unroll
@@ -84,7 +84,8 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads,
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const int e = lane + j * kWarp;
-      word[j] = e < experts ? packed(stored[j], e) : 0;
+      const unsigned key = packed(stored[j], e);
+      word[j] = e < experts ? key : 0;
     }
     const unsigned chosen = largest_words(word, args.k);
     expert = static_cast<int>(packed_index(chosen));

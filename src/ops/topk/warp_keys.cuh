@@ -65,7 +65,7 @@ __device__ inline Key largest_keys(unsigned (&word)[N], int k, Key (&slots)[2 * 
 template <class Stored>
 __device__ inline unsigned packed(Stored x, unsigned index) {
   const unsigned bits = x.bits == 0x8000U ? 0 : x.bits;  // −0 counts as +0
-  const unsigned word = bits ^ ((bits & 0x8000U) != 0 ? 0xFFFFU : 0x8000U);
+  const unsigned word = bits ^ (0x8000U | (0U - (bits >> 15) & 0x7FFFU));
   return word << 16 | (0xFFFFU - index);
 }
 template <class Stored>
