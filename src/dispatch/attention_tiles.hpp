@@ -112,7 +112,7 @@ class Walk {
     if (!done() && round_ + own_ >= schedule_.turns()) next_round();
   }
 
-  Schedule schedule_;
+  const Schedule& schedule_;
   int blocks_;
   int round_ = 0;  // its first turn
   int own_;        // the block's, from there

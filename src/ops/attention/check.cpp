@@ -353,14 +353,14 @@ Problem describe(const AttentionArgs& args) {
   a.boolean = static_cast<bool>(args.boolean);
   a.alibi = static_cast<bool>(args.alibi);
   a.sinks = static_cast<bool>(args.sinks);
-  const auto strided = [&](const Heads& t, std::int64_t heads, std::int64_t tokens) {
-    return (t.batch > 0 || args.batch == 1) && (t.head > 0 || heads == 1) &&
+  const auto strided = [&](const Heads& t, bool packed, std::int64_t heads, std::int64_t tokens) {
+    return (packed || t.batch > 0 || args.batch == 1) && (t.head > 0 || heads == 1) &&
            (t.token > 0 || tokens == 1);
   };
-  a.strided = strided(args.q, args.heads, args.queries) &&
-              strided(args.k, args.kv_heads, args.keys) &&
-              strided(args.v, args.kv_heads, args.keys) &&
-              strided(args.o, args.heads, args.queries);
+  a.strided = strided(args.q, a.q_offsets, args.heads, args.queries) &&
+              strided(args.k, a.kv_offsets, args.kv_heads, args.keys) &&
+              strided(args.v, a.kv_offsets, args.kv_heads, args.keys) &&
+              strided(args.o, a.q_offsets, args.heads, args.queries);
   a.aligned =
       aligned(args.q, args.heads, args.queries) && aligned(args.o, args.heads, args.queries) &&
       aligned(args.k, args.kv_heads, args.keys) && aligned(args.v, args.kv_heads, args.keys);

@@ -118,8 +118,6 @@ struct Shared {
   tma::Ring<Tile::kQueryStages> q_ring;
   tma::Ring<Tile::kStages> k_ring, v_ring;
   Job jobs[kJobs];
-  attention_tiles::Walk walk;  // the loader's, which has too few registers for them
-  Finder finder;
 
   __device__ Job& job(unsigned number) { return jobs[number % kJobs]; }
 };
@@ -134,17 +132,18 @@ __device__ inline int span(const Places& offsets, int batch, int& tokens) {
 }
 
 // The tile of queries that comes next, and with it what to do: that costs divisions, which nobody waits for here.
-template <class Stored, class Tile>
-__device__ inline void next_job(const Params& p, Shared<Stored, Tile>& shared, Job& job) {
+template <class Tile>
+__device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Finder& finder,
+                                Job& job) {
   job.head = -1;
-  while (job.head < 0 && !shared.walk.done()) {
-    const attention_tiles::Work work = shared.walk.work();
-    shared.walk.advance();
+  while (job.head < 0 && !walk.done()) {
+    const attention_tiles::Work work = walk.work();
+    walk.advance();
     int batch = work.head / p.heads;
     int tile = work.query_tile;
     if constexpr (Tile::kRagged) {
       const int number = p.schedule.query_tiles - 1 - work.query_tile;
-      if (p.packed && !shared.finder.template find<Tile>(p, number, batch, tile)) continue;
+      if (p.packed && !finder.template find<Tile>(p, number, batch, tile)) continue;
     }
     attention_tiles::Sight sight = p.sight;
     if constexpr (Tile::kRagged) {
@@ -182,27 +181,34 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
     const int query = job.first_query + (Tile::kRagged ? job.q_token : 0);
     load(shared.q[shared.q_ring.stage(number)], p.q, query, job.head, job.batch, barrier);
   };
-  shared.walk = attention_tiles::Walk(p.schedule, blockIdx.x, gridDim.x);
-  shared.finder = Finder();
-  next_job(p, shared, shared.job(0));
+  attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x);
+  Finder finder;
+  next_job<Tile>(p, walk, finder, shared.job(0));
   if (kEarly) say(0);
   unsigned step = 0;
   unsigned number = 0;
   for (; shared.job(number).any(); ++number) {
     const Job& job = shared.job(number);
-    next_job(p, shared, shared.job(number + 1));
-    const int kv_head = job.head / p.sharing;
-    for (int tile = job.keys.end - 1; tile >= job.keys.begin; --tile, ++step) {
-      const bool first = tile == job.keys.end - 1;
-      const int key = tile * Tile::kKeys + (Tile::kRagged ? job.k_token : 0);
-      const int batch = Tile::kRagged ? job.k_batch : job.batch;
+    const int head = job.head / p.sharing;
+    const int batch = Tile::kRagged ? job.k_batch : job.batch;
+    const int token = Tile::kRagged ? job.k_token : 0;
+    const int begin = job.keys.begin;
+    const int end = job.keys.end;
+    // The next is worked out when the copies of this one are on their way.
+    const auto look_ahead = [&] {
+      next_job<Tile>(p, walk, finder, shared.job(number + 1));
+      if (kEarly) say(number + 1);
+    };
+    for (int tile = end - 1; tile >= begin; --tile, ++step) {
+      const int key = token + tile * Tile::kKeys;
       const int stage = shared.k_ring.stage(step);
-      load(shared.k[stage], p.k, key, kv_head, batch, shared.k_ring.fill(step, Tile::kKeyBytes));
-      if (first && !kEarly) say(number);
-      load(shared.v[stage], p.v, key, kv_head, batch, shared.v_ring.fill(step, Tile::kKeyBytes));
-      if (first && kEarly) say(number + 1);
+      load(shared.k[stage], p.k, key, head, batch, shared.k_ring.fill(step, Tile::kKeyBytes));
+      if (tile == end - 1 && !kEarly) say(number);
+      load(shared.v[stage], p.v, key, head, batch, shared.v_ring.fill(step, Tile::kKeyBytes));
+      if (tile == end - 1 && kEarly) look_ahead();
     }
-    if (!job.sees()) say(kEarly ? number + 1 : number);
+    if (begin == end && !kEarly) say(number);
+    if (begin == end || !kEarly) look_ahead();
   }
   if (!kEarly) say(number);
 }
