@@ -96,8 +96,8 @@ template <class T, class Payload>
 ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
                                              const Weighted<T, Payload>& b) {
   const bool ordered = a.state.m > b.state.m;
-  const Weighted<T, Payload>& high = ordered ? a : b;
-  const Weighted<T, Payload>& low = ordered ? b : a;
+  const Weighted<T, Payload> high = ordered ? a : b;  // not by reference: on a GPU that is memory
+  const Weighted<T, Payload> low = ordered ? b : a;
   const T by = rescale(high.state.m, low.state.m);
   return {{high.state.m, high.state.d + low.state.d * by}, high.sum + low.sum * by};
 }

@@ -60,18 +60,18 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 #define ONEPASS_P64 \
   ONEPASS_P48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define ONEPASS_D88 ONEPASS_D64, ONEPASS_D8(64), ONEPASS_D8(72), ONEPASS_D8(80)
-#define ONEPASS_P88                                                                             \
-  ONEPASS_P64                                                                                   \
-      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
-      "%81, %82, %83, %84, %85, %86, %87"
+#define ONEPASS_P88                                                                         \
+  ONEPASS_P64                                                                               \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
+  "%81, %82, %83, %84, %85, %86, %87"
 #define ONEPASS_D96 ONEPASS_D88, ONEPASS_D8(88)
 #define ONEPASS_P96 ONEPASS_P88 ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define ONEPASS_D128 ONEPASS_D96, ONEPASS_D8(96), ONEPASS_D8(104), ONEPASS_D8(112), ONEPASS_D8(120)
-#define ONEPASS_P128                                                                               \
-  ONEPASS_P96                                                                                      \
-      ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
-      "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
-      "%126, %127"
+#define ONEPASS_P128                                                                           \
+  ONEPASS_P96                                                                                  \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
+  "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
+  "%126, %127"
 #define ONEPASS_SCORES(type, n, places, registers, a, b, add)                                     \
   asm volatile("{ .reg .pred p; setp.ne.b32 p, " add                                              \
                ", 0;\n"                                                                           \
@@ -91,7 +91,14 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
   constexpr bool kBf16 = std::is_same_v<T, BF16>;
-  static_assert(Size == 40 || Size == 48 || Size == 64 || Size == 88, "no such size here yet");
+  static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64 || Size == 88,
+                "no such size here yet");
+  if constexpr (Size == 32 && kBf16) {
+    ONEPASS_SCORES("bf16", "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+  }
+  if constexpr (Size == 32 && !kBf16) {
+    ONEPASS_SCORES("f16", "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+  }
   if constexpr (Size == 40 && kBf16) {
     ONEPASS_SCORES("bf16", "80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42");
   }

@@ -82,6 +82,12 @@ Plan plan_of(const Variant& variant, const Problem& p, const Machine& m, Reasons
   Plan plan = variant.geometry(p, m);
   plan.variant = variant.name;
   say(reasons, plan.blocks, " blocks of ", plan.threads, " threads: ", variant.idea);
+  if (plan.cluster > 1) {
+    say(reasons, "a cluster of ", plan.cluster, " blocks shares the keys of a tile of rows");
+  }
+  if (plan.split > 1) {
+    say(reasons, plan.split, " parts of ", plan.keys, " keys, joined by a second launch");
+  }
   return plan;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/problem.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
 #include "ops/row/packs.hpp"
@@ -34,9 +35,16 @@ constexpr FlashDims flash_dims(int dim) {
 
 constexpr int swizzled_bytes(int columns) { return (columns + 63) / 64 * 128; }
 
-// Shared memory of a block with so many rows.
+// Shared memory of warps that share so many rows and their keys.
 constexpr int flash_bytes(FlashDims dims, int rows) {
   return (rows + kFlashKeys) * swizzled_bytes(dims.dim) + kFlashKeys * swizzled_bytes(dims.columns);
+}
+
+// And of what they leave there of their rows for each other: rows a little apart, so that their banks differ.
+inline constexpr int kFoundPadding = 8;
+
+constexpr int found_bytes(FlashDims dims, int rows) {
+  return rows * (dims.columns + kFoundPadding + 4) * static_cast<int>(sizeof(float));
 }
 
 // Rows of a block of 10_mma.
@@ -52,19 +60,36 @@ constexpr std::int64_t batch_rows(const AttentionFacts& a) {
   return a.heads * a.queries * (a.q_offsets ? 1 : a.batch);
 }
 
-// How many parts to cut the keys into, so that the blocks that run at a time all have something to do: a part costs
-// its tiles and something to begin with, and parts have to be joined.
-constexpr std::int64_t parts_for(std::int64_t blocks, std::int64_t at_a_time, std::int64_t tiles) {
-  constexpr std::int64_t kBegin = 2, kJoin = 4, kMostParts = 128;  // in tiles of keys
-  std::int64_t best = 1;
+// Blocks that run at a time in clusters of so many: GPCs do not all have the same number of SMs. On an H200, as
+// cudaOccupancyMaxActiveClusters says.
+constexpr std::int64_t clustered_blocks(std::int64_t blocks, int cluster) {
+  return blocks * (110 - (cluster > 1 ? cluster : 0)) / 110 / cluster * cluster;
+}
+
+// Who shares the keys of a row: parts that are joined by a launch of their own, of each the blocks of a cluster.
+struct Sharing {
+  std::int64_t parts = 1;
+  int cluster = 1;
+};
+
+// So that all SMs have something to do. A block has its tiles of keys, and something to begin with; what blocks found
+// has to be joined. `busy` blocks keep the GPU busy, `fit` run at a time, and each cuts its keys once more for `teams`.
+constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64_t fit,
+                              std::int64_t tiles, int teams, int most_cluster) {
+  constexpr std::int64_t kBegin = 2, kMeet = 1, kJoin = 4, kMostParts = 128;  // in tiles of keys
+  Sharing best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
-    const std::int64_t cost =
-        ceil_div(blocks * parts, at_a_time) * (ceil_div(tiles, parts) + kBegin) +
-        (parts > 1 ? kJoin : 0);
-    if (cost < least) {
-      least = cost;
-      best = parts;
+  for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
+    const std::int64_t at_a_time = std::min(busy, clustered_blocks(fit, cluster));
+    if (at_a_time == 0) break;
+    for (std::int64_t parts = 1; parts <= kMostParts && parts * cluster <= tiles; ++parts) {
+      const std::int64_t own = ceil_div(tiles, parts * cluster * teams) * teams;
+      const std::int64_t cost = ceil_div(blocks * cluster * parts, at_a_time) * (own + kBegin) +
+                                (cluster > 1 ? kMeet : 0) + (parts > 1 ? kJoin : 0);
+      if (cost < least) {
+        least = cost;
+        best = {parts, cluster};
+      }
     }
   }
   return best;
@@ -73,15 +98,19 @@ constexpr std::int64_t parts_for(std::int64_t blocks, std::int64_t at_a_time, st
 // Keys of a part where a query's bits shall not depend on the batch.
 inline constexpr std::int64_t kInvariantKeys = 1024;
 
-inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads, int most_blocks) {
+// Blocks of so many teams of warps, each with keys of its own.
+inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads, int teams,
+                       int most_blocks) {
   const AttentionFacts& a = p.attention;
   const FlashDims dims = flash_dims(a.dim);
-  Plan plan{.threads = threads, .general = !a.aligned};
-  plan.shared_bytes = static_cast<std::size_t>(flash_bytes(dims, rows));
+  Plan plan{.threads = threads * teams, .general = !a.aligned};
+  const int own = flash_bytes(dims, rows);
+  plan.shared_bytes = static_cast<std::size_t>(own * teams);
   const std::int64_t columns = ceil_div(a.dim, dims.columns);
   const std::int64_t blocks = row_tiles(a, rows) * columns;
-  const std::int64_t fit = std::clamp<std::int64_t>(
+  const std::int64_t an_sm = std::clamp<std::int64_t>(
       m.gpu.block_shared / static_cast<std::int64_t>(plan.shared_bytes + 1024), 1, most_blocks);
+  const std::int64_t fit = an_sm * m.gpu.processors;
   const std::int64_t tiles = std::max<std::int64_t>(ceil_div(a.keys, kFlashKeys), 1);
   std::int64_t part = tiles;  // in tiles
   if (a.split > 0) {
@@ -89,11 +118,19 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
   } else if (p.batch_invariant) {
     part = rows == kFewRows ? kInvariantKeys / kFlashKeys : tiles;
   } else {
-    part = ceil_div(tiles, parts_for(blocks, fit * m.gpu.processors, tiles));
+    // Few rows: the memory is the limit, and one block an SM is enough for it.
+    const std::int64_t busy = rows == kFewRows ? m.gpu.processors : fit;
+    const Sharing sharing = sharing_for(blocks, busy, fit, tiles, teams, gpu_rows::most_cluster(m));
+    part = ceil_div(tiles, sharing.parts);
+    plan.cluster = sharing.cluster;
+  }
+  if (plan.cluster > 1) {
+    plan.shared_bytes =
+        std::max(plan.shared_bytes, static_cast<std::size_t>(found_bytes(dims, rows)));
   }
   plan.split = static_cast<int>(ceil_div(tiles, part));
   plan.keys = plan.split > 1 ? part * kFlashKeys : 0;
-  plan.blocks = blocks * plan.split;
+  plan.blocks = blocks * plan.split * plan.cluster;
   if (plan.split > 1) {
     plan.scratch_bytes = static_cast<std::size_t>(plan.split * batch_rows(a) * (a.dim + 1)) * 4;
   }
@@ -103,11 +140,16 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
 inline Plan mma(const Problem& p, const Machine& m) {
   const FlashDims dims = flash_dims(p.attention.dim);
   const int threads = dims.dim > 128 && dims.dim <= 256 ? 256 : 128;
-  return flash_plan(p, m, flash_rows(dims), threads, threads == 256 ? 1 : 2);
+  return flash_plan(p, m, flash_rows(dims), threads, 1, threads == 256 ? 1 : 2);
 }
 
+// Two blocks an SM, of as many warps as fit.
+inline constexpr int kMostTeams = 6;
+
 inline Plan decode(const Problem& p, const Machine& m) {
-  return flash_plan(p, m, kFewRows, 32, 12);
+  const int own = flash_bytes(flash_dims(p.attention.dim), kFewRows);
+  const int teams = std::clamp((m.gpu.block_shared / 2 - 1024) / own, 1, kMostTeams);
+  return flash_plan(p, m, kFewRows, 32, teams, 12);
 }
 
 inline Plan simt(const Problem& p, const Machine&) {
@@ -164,12 +206,14 @@ struct HopperTile {
 };
 
 // Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit, and not where a
-// diagonal cuts short sequences; more keys a tile where a tile of queries has very many.
+// diagonal cuts short sequences; more keys a tile where a tile of queries has very many, and fewer where the last would
+// be mostly past the end.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
   if (dim == 64) return {ragged || (cut && keys < 2048) ? 2 : 3, 128};
   if (dim == 96) return {2, 128};
   if (dim == 128) return {2, !ragged && keys >= 8192 ? 176 : 128};
-  return {2, dim == 192 ? 96 : 80};
+  if (dim == 192) return {2, 96};
+  return {2, keys < 1024 ? 64 : 80};
 }
 
 constexpr HopperTile hopper_tile(const AttentionFacts& a) {

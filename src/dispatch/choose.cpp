@@ -228,6 +228,7 @@ std::string to_string(const Plan& plan) {
   if (plan.packs > 0) text << " packs=" << plan.packs;
   if (plan.row_threads > 0) text << " row_threads=" << plan.row_threads;
   if (plan.keys > 0) text << " keys=" << plan.keys;
+  if (plan.cluster > 1) text << " cluster=" << plan.cluster;
   if (plan.general) text << " general";
   return text.str();
 }

@@ -12,6 +12,46 @@ namespace onepass {
 
 inline constexpr int kMostCluster = 16;
 
+// The blocks of a cluster. What each has in shared memory the others can read between two meetings.
+namespace cluster {
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ inline int size() { return static_cast<int>(__clusterSizeInBlocks()); }
+__device__ inline int rank() { return static_cast<int>(__clusterRelativeBlockRank()); }
+__device__ inline std::int64_t index() {
+  unsigned index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
+
+// All threads of all blocks; what one wrote before it the others see after it.
+__device__ inline void meet() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                   : "memory");
+}
+
+// The same place in another block's shared memory.
+template <class T>
+__device__ inline const T* of_block(const T* place, int rank) {
+  return static_cast<const T*>(__cluster_map_shared_rank(place, static_cast<unsigned>(rank)));
+}
+
+#else
+
+__device__ inline int size() { return 1; }
+__device__ inline int rank() { return 0; }
+__device__ inline std::int64_t index() { return blockIdx.x; }
+__device__ inline void meet() { __syncthreads(); }
+template <class T>
+__device__ inline const T* of_block(const T* place, int) {
+  return place;
+}
+
+#endif
+
+}  // namespace cluster
+
 // Blocks of up to 16 warps; once.
 template <class Join>
 class ClusterFold {
@@ -27,21 +67,12 @@ class ClusterFold {
   // Nobody may send to a block that has not begun: the arrival is here, the wait before the first value, and
   // the loads of a row lie between. The arrival orders nothing (a release would hold up those loads until
   // all memory agrees) but the barrier in shared memory, which has a fence of its own.
-  __device__ explicit ClusterFold(Scratch& scratch)
-      : scratch_(scratch), size_(static_cast<int>(__clusterSizeInBlocks())) {
+  __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch), size_(cluster::size()) {
     if (size_ == 1) return;
     if (threadIdx.x == 0) {
       expect_bytes(scratch_.filled, size_ * warps() * static_cast<int>(sizeof(Value)));
     }
     asm volatile("barrier.cluster.arrive.relaxed.aligned;");
-  }
-
-  __device__ int size() const { return size_; }
-  __device__ int rank() const { return static_cast<int>(__clusterRelativeBlockRank()); }
-  __device__ std::int64_t index() const {
-    unsigned index;
-    asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
-    return index;
   }
 
   // After it no block touches another any more, so each may end when it likes.
@@ -64,9 +95,6 @@ class ClusterFold {
 #else
 
   __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch) {}
-  __device__ static int size() { return 1; }
-  __device__ static int rank() { return 0; }
-  __device__ static std::int64_t index() { return blockIdx.x; }
 
   __device__ Value all(Value mine) const {
     mine = warp_fold(mine, Join());
@@ -76,6 +104,10 @@ class ClusterFold {
   }
 
 #endif
+
+  __device__ int size() const { return size_; }
+  __device__ static int rank() { return cluster::rank(); }
+  __device__ static std::int64_t index() { return cluster::index(); }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }

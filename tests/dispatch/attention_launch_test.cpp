@@ -160,16 +160,58 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
 }
 
-TEST(AttentionLaunchTest, KeysAreCutWhereTilesAreFew) {
-  const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());
-  EXPECT_GT(one.split, 32);
+// As cudaOccupancyMaxActiveClusters says of an H200 with room for one block an SM, and for two.
+TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
+  using attention_launch::clustered_blocks;
+  EXPECT_EQ(clustered_blocks(132, 1), 132);
+  EXPECT_EQ(clustered_blocks(132, 8), 15 * 8);
+  EXPECT_EQ(clustered_blocks(132, 16), 7 * 16);
+  EXPECT_EQ(clustered_blocks(264, 8), 30 * 8);
+  EXPECT_EQ(clustered_blocks(264, 16), 14 * 16);
+}
+
+TEST(AttentionLaunchTest, KeysAreSharedWhereTilesAreFew) {
+  // Eight kv heads, a cluster each.
+  const Plan decode = choose(attention_problem(1, 32, 8, 1, 8192, 128), h200());
+  EXPECT_EQ(decode.cluster, 16);
+  EXPECT_EQ(decode.split, 1);
+  EXPECT_EQ(decode.blocks, 8 * 16);
+  EXPECT_EQ(decode.scratch_bytes, 0U);
+  EXPECT_EQ(choose(attention_problem(2, 32, 8, 1, 8192, 128), h200()).cluster, 8);
+  EXPECT_EQ(choose(attention_problem(32, 32, 8, 1, 8192, 128), h200()).cluster, 1);
+  // One head, eight tiles of queries.
+  const Plan head = choose(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
+  EXPECT_EQ(head.cluster, 16);
+  EXPECT_EQ(head.split, 1);
+  const Plan many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
+  EXPECT_EQ(many.cluster, 1);
+  EXPECT_EQ(many.split, 1);
+}
+
+TEST(AttentionLaunchTest, KeysAreCutWhereAClusterIsNotEnough) {
+  const Plan one = choose(attention_problem(1, 8, 1, 1, 131072, 128), h200());
+  EXPECT_GE(one.split * one.cluster, 64);
   EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
-  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
-  const Plan many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
-  EXPECT_EQ(many.split, 1);
-  EXPECT_EQ(many.scratch_bytes, 0U);
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 8 * 129 * 4);
+  Machine ampere = h200();
+  ampere.gpu.sm = 80;
+  const Plan before = choose(attention_problem(1, 32, 8, 1, 8192, 128), ampere);
+  EXPECT_EQ(before.cluster, 1);
+  EXPECT_GE(before.split, 8);
+}
+
+// What a block asks for is there on every GPU that it runs on.
+TEST(AttentionLaunchTest, TeamsFitASmallSm) {
+  Machine small = h200();
+  small.gpu.sm = 86;
+  small.gpu.block_shared = 99 * 1024;
+  for (const int dim : {64, 128, 256}) {
+    const Problem p = attention_problem(1, 32, 8, 1, 8192, dim);
+    EXPECT_EQ(choose(p, small).variant, "gpu_decode") << dim;
+    EXPECT_LE(choose(p, small).shared_bytes, 99U * 1024) << dim;
+  }
 }
 
 TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
@@ -179,6 +221,7 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
       Problem p = attention_problem(batch, 8, 2, queries, 3000, 64);
       p.batch_invariant = true;
       const Plan plan = choose(p, h200());
+      EXPECT_EQ(plan.cluster, 1);
       ++plans[{std::string(plan.variant), plan.keys}];
     }
     EXPECT_EQ(plans.size(), 1U) << queries;

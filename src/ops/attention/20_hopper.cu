@@ -96,7 +96,9 @@ Status launch_tile(const AttentionArgs& a, const Plan& plan, attention_launch::H
       return tile.keys == 176 ? launch<Stored, Tile<128, 2, 176>>(a, plan)
                               : launch<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
     case 192: return launch<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
-    default: return launch<Stored, Tile<256, 2, 80>>(a, plan);
+    default:
+      return tile.keys == 64 ? launch<Stored, Tile<256, 2, 64>>(a, plan)
+                             : launch<Stored, Tile<256, 2, 80>>(a, plan);
   }
 }
 

@@ -3,29 +3,36 @@
 
 #include "core/dependent.cuh"
 #include "dispatch/attention_launch.hpp"
+#include "ops/attention/found.cuh"
 #include "ops/attention/packed.cuh"
 #include "ops/attention/parts.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/clusters.cuh"
 
 namespace onepass::ops::attention {
 
-// Dim is what q and k have, Columns what a block sums of v: all, but where their sums would be too many for the
-// registers.
+// A team: warps that share rows and keys. A block has one of several warps, or some of one warp each, all with the same
+// rows and with keys of their own. Dim is what q and k have, Columns what a block sums of v: all, but where their sums
+// would be too many for the registers.
 template <int Dim, int Columns, int Warps, int RowTiles>
 struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
-  static constexpr int kThreads = Warps * 32;
+  static constexpr int kThreads = Warps * 32;  // a team
   static constexpr bool kAlone = Warps == 1;
+  static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;  // of 16 rows, a warp
   static constexpr int kRows = Warps * RowTiles * 16;
   static constexpr int kKeys = 64;
   static constexpr int kQueryBytes = kRows * mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kKeyBytes = kKeys * mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kValueBytes = kKeys * mma::Swizzled<Columns>::kRowBytes;
-  static constexpr int kBytes = kQueryBytes + kKeyBytes + kValueBytes;
+  static constexpr int kBytes = kQueryBytes + kKeyBytes + kValueBytes;  // a team
+  using FoundThere = Found<kRows, Columns>;
+  static_assert(!kAlone || sizeof(FoundThere) <= kBytes);
+  // What is planned with:
   static_assert(kBytes == attention_launch::flash_bytes({Dim, Columns}, kRows) &&
-                kKeys == attention_launch::kFlashKeys);  // what is planned with
+                sizeof(FoundThere) == attention_launch::found_bytes({Dim, Columns}, kRows) &&
+                kKeys == attention_launch::kFlashKeys);
 };
 
 // What a key whose page is not there has for words: those who see it get NaN by its score. Its value is 0, so that
@@ -45,8 +52,8 @@ ONEPASS_HD inline int row_tiles(const AttentionArgs& a, std::int64_t queries) {
   return (static_cast<int>(queries) * sharing + Shape::kRows - 1) / Shape::kRows;
 }
 
-// Blocks count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
-// the keys, and of the columns. Where sequences have lengths of their own there may be more blocks than tiles.
+// Clusters count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
+// the keys, and of the columns. Where sequences have lengths of their own there may be more of them than tiles.
 template <class Shape>
 __device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, int parts,
                                 Place& out) {
@@ -75,18 +82,20 @@ __device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, in
 }
 
 template <class Stored, class Shape>
-__global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__ AttentionArgs a,
-                                                         const Parts parts, int tiles,
-                                                         bool aligned) {
+__global__ __launch_bounds__(Shape::kMostThreads) void flash(
+    const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
   begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   Place place{};
-  if (!place_of<Shape>(a, static_cast<int>(blockIdx.x), tiles, parts.count, place)) return;
+  if (!place_of<Shape>(a, static_cast<int>(cluster::index()), tiles, parts.count, place)) return;
   const PackedRows rows(a, place.batch, place.kv_head);
-  const auto thread = static_cast<int>(threadIdx.x);
-  const unsigned q = shared_address(memory);
+  const auto thread = static_cast<int>(threadIdx.x) % Shape::kThreads;
+  const auto team = static_cast<int>(threadIdx.x) / Shape::kThreads;
+  const auto teams = static_cast<int>(blockDim.x) / Shape::kThreads;
+  const int sharing = teams * cluster::size();
+  const unsigned q = shared_address(memory) + static_cast<unsigned>(team * Shape::kBytes);
   const unsigned k = q + Shape::kQueryBytes;
   const unsigned v = k + Shape::kKeyBytes;
   const unsigned own_q =
@@ -118,19 +127,22 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
 
   attention_tiles::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
   if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
-  if (keys.begin < keys.end) {
+  const int last = keys.end - 1 - (cluster::rank() * teams + team);  // this team's
+  if (last >= keys.begin) {
     load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,
                                                                      aligned);
-    load_k(keys.end - 1);
-    load_v(keys.end - 1);
+    load_k(last);
+    load_v(last);
   }
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
   // anyway bring the values of a tile when its keys are here.
+  const auto sync = [] { Shape::kAlone ? __syncwarp() : __syncthreads(); };
 #pragma unroll 1
-  for (int tile = keys.end - 1; tile >= keys.begin; --tile) {
-    const bool begins = tile == keys.end - 1;
+  for (int tile = last; tile >= keys.begin; tile -= sharing) {
+    const bool begins = tile == last;
+    const int next = tile - sharing;
     Shape::kAlone || begins ? mma::wait<1>() : mma::wait<0>();
-    __syncthreads();  // keys are here, and nobody needs the values before
+    sync();  // keys are here, and nobody needs the values before
     if (!Shape::kAlone && !begins) load_v(tile);
     float s[kTiles][Shape::kKeys / 2];
 #pragma unroll
@@ -140,8 +152,8 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
     }
     mma::scores<Stored, Shape::kDim>(s, own_q, k);
     if (!Shape::kAlone) mma::wait<0>();
-    __syncthreads();  // nobody needs the keys; where there are more warps, values are here
-    tile > keys.begin ? load_k(tile - 1) : mma::commit();
+    sync();  // nobody needs the keys; where there are more warps, values are here
+    next >= keys.begin ? load_k(next) : mma::commit();
 
     unsigned weights[kTiles][kSteps][4];
 #pragma unroll
@@ -161,25 +173,40 @@ __global__ __launch_bounds__(Shape::kThreads) void flash(const __grid_constant__
     mma::sums<Stored, Shape::kColumns>(o, weights, v);
     if (Shape::kAlone) {
       __syncwarp();
-      tile > keys.begin ? load_v(tile - 1) : mma::commit();
+      next >= keys.begin ? load_v(next) : mma::commit();
     }
   }
 
+  // Each row of the team's, of the four lanes that have it.
+  const auto each_row = [&](auto&& body) {
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
+    for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = upper + 16 * t + 8 * r;
-      const State<float> seen = online[t].row(r);
+      for (int r = 0; r < 2; ++r) body(upper + 16 * t + 8 * r, online[t].row(r), o[t], r);
+    }
+  };
+  if (sharing == 1) {
+    each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
       if (parts.count > 1) {
-        store_part(parts, place.part, rows, row, o[t], r, seen, place.column);
-        continue;
+        store_part(parts, place.part, rows, row, sums, r, seen, place.column);
+        return;
       }
       const State<float> all = with_sink(a, seen, row < rows.count() ? rows.head(row) : 0);
-      store_row<Stored>(rows, row, o[t], r, factor(all, seen.m), place.column, aligned);
+      store_row<Stored>(rows, row, sums, r, factor(all, seen.m), place.column, aligned);
       if (place.column == 0 && thread % 4 == 0) write_lse(rows, row, all);
-    }
+    });
+    return;
   }
+  const FoundRows<Shape::kRows, Shape::kColumns> found(memory, teams, Shape::kBytes);
+  sync();  // nobody needs keys or values
+  each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
+    found.of_team(team).leave(row - place.first_row, seen, sums, r);
+  });
+  const int count = attention_tiles::between(0, rows.count() - place.first_row, Shape::kRows);
+  found.each(count, [&](int row, int column, const FoundFour& four) {
+    if (place.column + column >= a.dim) return;
+    put<Stored>(rows, parts, place.part, place.first_row + row, place.column + column, four);
+  });
 }
 
 template <class Stored, class Shape>
@@ -190,15 +217,14 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
   const auto kernel = flash<Stored, Shape>;
-  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), Shape::kBytes);
-      !status.ok()) {
-    return status;
-  }
-  const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns);
-  kernel<<<blocks, Shape::kThreads, Shape::kBytes, static_cast<cudaStream_t>(a.stream)>>>(
-      a, parts, tiles, !plan.general);
-  if (Status status = launch_status(plan.variant); !status.ok()) return status;
-  return parts.count > 1 ? join_parts(a, parts) : Status();
+  cudaLaunchConfig_t config{};
+  config.gridDim = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns * plan.cluster);
+  config.blockDim = static_cast<unsigned>(plan.threads);
+  config.dynamicSmemBytes = plan.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(a.stream);
+  const Status status =
+      launch_clusters(kernel, config, plan.cluster, plan.variant, a, parts, tiles, !plan.general);
+  return status.ok() && parts.count > 1 ? join_parts(a, parts) : status;
 }
 
 }  // namespace onepass::ops::attention

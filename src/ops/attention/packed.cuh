@@ -74,7 +74,7 @@ __device__ inline void fetch16(unsigned to, const Stored* from, bool there, bool
   store16(to, words[0], words[1], words[2], words[3]);
 }
 
-// How the threads of a block copy a tile of rows: some neighbours a row, 16 bytes each, the others further rows.
+// How so many threads side by side copy a tile of rows: some neighbours a row, 16 bytes each, the others further rows.
 template <int Columns, int Threads>
 struct CopyLanes {
   static constexpr int kChunks = Columns / 8;
@@ -82,7 +82,8 @@ struct CopyLanes {
       std::min<int>(std::bit_ceil(static_cast<unsigned>(kChunks)), Threads);
   static constexpr int kRows = Threads / kLanes;  // at a time
 
-  __device__ static int first_row() { return static_cast<int>(threadIdx.x) / kLanes; }
+  __device__ static int thread() { return static_cast<int>(threadIdx.x) % Threads; }
+  __device__ static int first_row() { return thread() / kLanes; }
 
   // body(row, chunk) for each 16 bytes of so many rows that this thread copies.
   template <int Rows, class Body>
@@ -194,7 +195,7 @@ __device__ inline void copy_pages(unsigned tile, const Tokens<Stored>& tokens, i
   constexpr int kTimes = Keys / Lanes::kRows;
   constexpr int kSpan = std::min(kTimes, kLanes);  // times that one look serves
   const auto lane = static_cast<int>(threadIdx.x % 32);
-  const int of_warp = (static_cast<int>(threadIdx.x) - lane) / Lanes::kLanes;
+  const int of_warp = (Lanes::thread() - lane) / Lanes::kLanes;
 #pragma unroll 1
   for (int begin = 0; begin < kTimes; begin += kSpan) {
     const int key = first + (begin + lane / kAtATime) * Lanes::kRows + of_warp + lane % kAtATime;

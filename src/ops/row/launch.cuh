@@ -9,6 +9,7 @@
 #include "onepass/plan.hpp"
 #include "ops/row/drive.cuh"
 #include "ops/row/flat.hpp"
+#include "runtime/clusters.cuh"
 #include "runtime/launch.hpp"
 
 namespace onepass {
@@ -81,23 +82,10 @@ Status run_group(const RowArgs& args, const Plan& plan) {
 
 // Blocks in clusters of plan.split.
 template <class Args, class... More>
-Status launch_clusters(void (*kernel)(Args, More...), const RowArgs& args, const Plan& plan,
-                       More... more) {
-  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
-      !status.ok()) {
-    return status;
-  }
-  cudaLaunchConfig_t config = config_of(plan, args);
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(plan.split), 1, 1};
-  config.attrs = &cluster;
-  config.numAttrs = plan.split > 1 ? 1 : 0;
-  if (plan.split > 8) {  // more than every GPU with clusters promises
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  }
-  cudaLaunchKernelEx(&config, kernel, args_for<std::remove_const_t<Args>>(args), more...);
-  return launch_status(plan.variant);
+Status launch_row_clusters(void (*kernel)(Args, More...), const RowArgs& args, const Plan& plan,
+                           More... more) {
+  return launch_clusters(kernel, config_of(plan, args), plan.split, plan.variant,
+                         args_for<std::remove_const_t<Args>>(args), more...);
 }
 
 // A cluster a row, plan.packs packs a thread, the rest in shared memory.
@@ -105,15 +93,15 @@ template <class Rows>
 Status run_block(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
     const auto launch = [&](auto* kernel) {
-      return launch_clusters(kernel, args, plan, plan.chunk,
-                             static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+      return launch_row_clusters(kernel, args, plan, plan.chunk,
+                                 static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
     };
     if constexpr (kTakesAny<Row>) {
       return launch(block_rows<Row, gpu_rows::kAnyPacks, true>);
     } else {
       if constexpr (Rows::kFolds) {
         if (plan.looped && traffic(args.op).writes == 0) {
-          return launch_clusters(fold_rows<Row>, args, plan, plan.chunk);
+          return launch_row_clusters(fold_rows<Row>, args, plan, plan.chunk);
         }
       }
       if (plan.looped) return launch(block_rows<Row, gpu_rows::kLoopPacks, true>);

@@ -78,9 +78,9 @@ Status unfused(const RowArgs& args, const Plan& plan) {
   auto* p = reinterpret_cast<float*>(args.workspace);
   return with_stored(args, [&]<class In>(Type<In>) {
     using Row = ChooseRow<In, In>;
-    Status status = launch_clusters(weigh<Row>, args, plan, common, p);
+    Status status = launch_row_clusters(weigh<Row>, args, plan, common, p);
     if (!status.ok()) return status;
-    return launch_clusters(select<Row>, args, plan, common, out, static_cast<const float*>(p));
+    return launch_row_clusters(select<Row>, args, plan, common, out, static_cast<const float*>(p));
   });
 }
 

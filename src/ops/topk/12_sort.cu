@@ -88,7 +88,7 @@ Status gpu_sort(const RowArgs& args, const Plan& plan) {
       Plan part = plan;
       part.blocks = std::min(at_once, args.end_row - some.first_row);
       const Common common = common_of(some, part, temperature_of(args));
-      Status status = launch_clusters(sort_rows<Row>, some, part, common, out, keys, size);
+      Status status = launch_row_clusters(sort_rows<Row>, some, part, common, out, keys, size);
       if (!status.ok()) return status;
     }
     return Status{};

@@ -49,7 +49,7 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
   } else {
     meeting.room = gpu_choose::room(plan) / plan.split;
   }
-  return launch_clusters(kernel, args, plan, common, out, meeting);
+  return launch_row_clusters(kernel, args, plan, common, out, meeting);
 }
 
 }  // namespace onepass::ops::topk

@@ -14,7 +14,7 @@ Status launch_walk(const RowArgs& args, const Plan& plan, KernelOf kernel_of) {
   const TopkOutputs out = outputs_of(args);
   const Common common = common_of(args, plan, temperature_of(args));
   return with_stored(args, [&]<class In>(Type<In>) {
-    return launch_clusters(kernel_of(Type<ChooseRow<In, In>>{}), args, plan, common, out);
+    return launch_row_clusters(kernel_of(Type<ChooseRow<In, In>>{}), args, plan, common, out);
   });
 }
 
