@@ -44,7 +44,7 @@ constexpr int flash_bytes(FlashDims dims, int rows) {
 inline constexpr int kFoundPadding = 8;
 
 constexpr int found_bytes(FlashDims dims, int rows) {
-  return rows * (dims.columns + kFoundPadding + 4) * static_cast<int>(sizeof(float));
+  return rows * (dims.columns + kFoundPadding + 2) * static_cast<int>(sizeof(float));
 }
 
 // Rows of a block of 10_mma.
@@ -76,7 +76,7 @@ struct Sharing {
 // has to be joined. `busy` blocks keep the GPU busy, `fit` run at a time, and each cuts its keys once more for `teams`.
 constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64_t fit,
                               std::int64_t tiles, int teams, int most_cluster) {
-  constexpr std::int64_t kBegin = 2, kMeet = 1, kJoin = 4, kMostParts = 128;  // in tiles of keys
+  constexpr std::int64_t kBegin = 2, kJoin = 4, kMostParts = 128;  // in tiles of keys
   Sharing best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
@@ -85,7 +85,7 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64
     for (std::int64_t parts = 1; parts <= kMostParts && parts * cluster <= tiles; ++parts) {
       const std::int64_t own = ceil_div(tiles, parts * cluster * teams) * teams;
       const std::int64_t cost = ceil_div(blocks * cluster * parts, at_a_time) * (own + kBegin) +
-                                (cluster > 1 ? kMeet : 0) + (parts > 1 ? kJoin : 0);
+                                (cluster > 1 ? 1 + cluster / 8 : 0) + (parts > 1 ? kJoin : 0);
       if (cost < least) {
         least = cost;
         best = {parts, cluster};
@@ -118,9 +118,11 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
   } else if (p.batch_invariant) {
     part = rows == kFewRows ? kInvariantKeys / kFlashKeys : tiles;
   } else {
-    // Few rows: the memory is the limit, and one block an SM is enough for it.
-    const std::int64_t busy = rows == kFewRows ? m.gpu.processors : fit;
-    const Sharing sharing = sharing_for(blocks, busy, fit, tiles, teams, gpu_rows::most_cluster(m));
+    // Few rows: the memory is the limit. One block an SM is enough for it, but all SMs are wanted, and clusters leave
+    // some out.
+    const bool few = rows == kFewRows;
+    const Sharing sharing = sharing_for(blocks, few ? m.gpu.processors : fit, fit, tiles, teams,
+                                        few ? 1 : gpu_rows::most_cluster(m));
     part = ceil_div(tiles, sharing.parts);
     plan.cluster = sharing.cluster;
   }

@@ -82,19 +82,24 @@ __device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, in
 }
 
 template <class Stored, class Shape>
-__global__ __launch_bounds__(Shape::kMostThreads) void flash(
-    const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
+__device__ inline void flash_block(const AttentionArgs& a, bool plain, const Parts& parts,
+                                   int tiles, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
   begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   Place place{};
-  if (!place_of<Shape>(a, static_cast<int>(cluster::index()), tiles, parts.count, place)) return;
+  if (!place_of<Shape>(a, static_cast<int>(Shape::kAlone ? blockIdx.x : cluster::index()), tiles,
+                       parts.count, place))
+    return;
   const PackedRows rows(a, place.batch, place.kv_head);
   const auto thread = static_cast<int>(threadIdx.x) % Shape::kThreads;
   const auto team = static_cast<int>(threadIdx.x) / Shape::kThreads;
   const auto teams = static_cast<int>(blockDim.x) / Shape::kThreads;
-  const int sharing = teams * cluster::size();
+  // A team has one warp and a block many teams, or a block is a team, of a cluster perhaps.
+  const int blocks = Shape::kAlone ? 1 : cluster::size();
+  const int rank = Shape::kAlone ? 0 : cluster::rank();
+  const int sharing = teams * blocks;
   const unsigned q = shared_address(memory) + static_cast<unsigned>(team * Shape::kBytes);
   const unsigned k = q + Shape::kQueryBytes;
   const unsigned v = k + Shape::kKeyBytes;
@@ -114,7 +119,6 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
     mma::commit();
   };
 
-  const bool plain = only_scaled(a);
   const Online fresh((plain ? static_cast<float>(a.scale) : 1.F) * kLog2E);
   Online online[kTiles];
   float o[kTiles][Shape::kColumns / 2];
@@ -127,7 +131,7 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
 
   attention_tiles::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
   if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
-  const int last = keys.end - 1 - (cluster::rank() * teams + team);  // this team's
+  const int last = keys.end - 1 - (rank * teams + team);  // this team's
   if (last >= keys.begin) {
     load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,
                                                                      aligned);
@@ -185,7 +189,7 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
       for (int r = 0; r < 2; ++r) body(upper + 16 * t + 8 * r, online[t].row(r), o[t], r);
     }
   };
-  if (sharing == 1) {
+  if (!Shape::kAlone && sharing == 1) {
     each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
       if (parts.count > 1) {
         store_part(parts, place.part, rows, row, sums, r, seen, place.column);
@@ -197,16 +201,43 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
     });
     return;
   }
-  const FoundRows<Shape::kRows, Shape::kColumns> found(memory, teams, Shape::kBytes);
+  auto* found = reinterpret_cast<typename Shape::FoundThere*>(memory);
+  const auto of_team = [&](int i) -> typename Shape::FoundThere& {
+    return *reinterpret_cast<typename Shape::FoundThere*>(memory + i * Shape::kBytes);
+  };
   sync();  // nobody needs keys or values
   each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
-    found.of_team(team).leave(row - place.first_row, seen, sums, r);
+    of_team(team).leave(row - place.first_row, seen, sums, r);
   });
+  Shape::kAlone ? __syncthreads() : cluster::meet();
+  constexpr int kFours = Shape::kColumns / 4;
   const int count = attention_tiles::between(0, rows.count() - place.first_row, Shape::kRows);
-  found.each(count, [&](int row, int column, const FoundFour& four) {
-    if (place.column + column >= a.dim) return;
+  const auto threads = static_cast<int>(blockDim.x);
+  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count * kFours;
+       i += blocks * threads) {
+    const int row = i / kFours;
+    const int column = i % kFours * 4;
+    if (place.column + column >= a.dim) continue;
+    const FoundFour four =
+        Shape::kAlone
+            ? join_found(teams, of_team, row, column)
+            : join_found(
+                  blocks,
+                  [&](int block) -> const auto& { return *cluster::of_block(found, block); }, row,
+                  column);
     put<Stored>(rows, parts, place.part, place.first_row + row, place.column + column, four);
-  });
+  }
+  if (!Shape::kAlone) cluster::meet();  // nobody leaves while another reads
+}
+
+template <class Stored, class Shape, bool Usual>
+__global__ __launch_bounds__(Shape::kMostThreads) void flash(
+    const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
+  if constexpr (Usual) {
+    flash_block<Stored, Shape>(usual<Stored>(a), true, parts, tiles, true);
+  } else {
+    flash_block<Stored, Shape>(a, only_scaled(a), parts, tiles, aligned);
+  }
 }
 
 template <class Stored, class Shape>
@@ -216,7 +247,8 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int own = row_tiles<Shape>(a, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
-  const auto kernel = flash<Stored, Shape>;
+  const auto kernel =
+      !plan.general && is_usual(a) ? flash<Stored, Shape, true> : flash<Stored, Shape, false>;
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns * plan.cluster);
   config.blockDim = static_cast<unsigned>(plan.threads);

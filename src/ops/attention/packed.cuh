@@ -48,8 +48,27 @@ struct PackedRows {
 };
 
 // Whether z = s · scale and nothing else, so that the scale can wait for the exponential.
-__device__ inline bool only_scaled(const AttentionArgs& a) {
+ONEPASS_HD inline bool only_scaled(const AttentionArgs& a) {
   return a.softcap == 0 && static_cast<float>(a.scale) > 0 && !a.alibi && !a.additive && !a.boolean;
+}
+
+// What most calls are, for which kernels are compiled without everything else: where there is little to compute, a call
+// takes as long as its instructions take to come, and those that are jumped over come too.
+inline bool is_usual(const AttentionArgs& a) {
+  return only_scaled(a) && !a.sinks && !a.pages && !a.q_offsets && !a.kv_offsets && !a.lengths &&
+         a.o.dtype == a.q.dtype && (!a.lse || a.lse.dtype == DType::f32);
+}
+
+// The same to a compiler, which then leaves out what cannot be.
+template <class Stored>
+__device__ inline AttentionArgs usual(AttentionArgs a) {
+  a.softcap = 0;
+  a.additive = a.boolean = a.alibi = a.sinks = {};
+  a.q_offsets = a.kv_offsets = a.lengths = {};
+  a.pages = {};
+  a.o.dtype = std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16;
+  a.lse.dtype = DType::f32;
+  return a;
 }
 
 __device__ inline void store16(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
