@@ -170,36 +170,37 @@ TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
   EXPECT_EQ(clustered_blocks(264, 16), 14 * 16);
 }
 
-TEST(AttentionLaunchTest, KeysAreSharedWhereTilesAreFew) {
-  // Eight kv heads, a cluster each.
-  const Plan decode = choose(attention_problem(1, 32, 8, 1, 8192, 128), h200());
-  EXPECT_EQ(decode.cluster, 16);
-  EXPECT_EQ(decode.split, 1);
-  EXPECT_EQ(decode.blocks, 8 * 16);
-  EXPECT_EQ(decode.scratch_bytes, 0U);
-  EXPECT_EQ(choose(attention_problem(2, 32, 8, 1, 8192, 128), h200()).cluster, 8);
-  EXPECT_EQ(choose(attention_problem(32, 32, 8, 1, 8192, 128), h200()).cluster, 1);
-  // One head, eight tiles of queries.
+// Queries by the tile, few of them: blocks of a cluster share the keys, and nothing goes through memory.
+TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   const Plan head = choose(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
-  EXPECT_EQ(head.cluster, 16);
+  EXPECT_EQ(head.cluster, 8);
   EXPECT_EQ(head.split, 1);
+  EXPECT_EQ(head.blocks, 8 * 8);
+  EXPECT_EQ(head.scratch_bytes, 0U);
   const Plan many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.cluster, 1);
   EXPECT_EQ(many.split, 1);
+  Machine ampere = h200();
+  ampere.gpu.sm = 80;
+  const Plan before = choose(attention_problem(1, 1, 1, 1024, 1024, 64), ampere);
+  EXPECT_EQ(before.cluster, 1);
+  EXPECT_GE(before.split, 8);
 }
 
-TEST(AttentionLaunchTest, KeysAreCutWhereAClusterIsNotEnough) {
-  const Plan one = choose(attention_problem(1, 8, 1, 1, 131072, 128), h200());
-  EXPECT_GE(one.split * one.cluster, 64);
+// A few queries: the memory is the limit, and every SM is wanted.
+TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
+  const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());
+  EXPECT_EQ(one.cluster, 1);
+  EXPECT_GE(one.blocks, 8 * 16);
+  EXPECT_EQ(choose(attention_problem(1, 32, 8, 1, 8192, 128), h200()).blocks, 8 * 16);
   EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
-  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 8 * 129 * 4);
-  Machine ampere = h200();
-  ampere.gpu.sm = 80;
-  const Plan before = choose(attention_problem(1, 32, 8, 1, 8192, 128), ampere);
-  EXPECT_EQ(before.cluster, 1);
-  EXPECT_GE(before.split, 8);
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
+  EXPECT_EQ(choose(attention_problem(2, 32, 8, 1, 8192, 128), h200()).blocks, 16 * 8);
+  const Plan many = choose(attention_problem(32, 32, 8, 1, 8192, 128), h200());
+  EXPECT_EQ(many.split, 1);
+  EXPECT_EQ(many.blocks, 32 * 8);
 }
 
 // What a block asks for is there on every GPU that it runs on.
