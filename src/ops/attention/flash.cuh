@@ -20,7 +20,8 @@ struct Shape {
   static constexpr int kThreads = Warps * 32;  // a team
   static constexpr bool kAlone = Warps == 1;
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
-  static constexpr int kRowTiles = RowTiles;  // of 16 rows, a warp
+  static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
+  static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
   static constexpr int kRows = Warps * RowTiles * 16;
   static constexpr int kKeys = 64;
   static constexpr int kQueryBytes = kRows * mma::Swizzled<Dim>::kRowBytes;
@@ -81,7 +82,7 @@ __device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, in
   return false;
 }
 
-template <class Stored, class Shape>
+template <class Stored, class Shape, bool Clusters>
 __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Parts& parts,
                                    int tiles, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
@@ -89,16 +90,17 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   Place place{};
-  if (!place_of<Shape>(a, static_cast<int>(Shape::kAlone ? blockIdx.x : cluster::index()), tiles,
+  if (!place_of<Shape>(a, static_cast<int>(Clusters ? cluster::index() : blockIdx.x), tiles,
                        parts.count, place))
     return;
   const PackedRows rows(a, place.batch, place.kv_head);
-  const auto thread = static_cast<int>(threadIdx.x) % Shape::kThreads;
-  const auto team = static_cast<int>(threadIdx.x) / Shape::kThreads;
-  const auto teams = static_cast<int>(blockDim.x) / Shape::kThreads;
+  const auto index = static_cast<int>(threadIdx.x);
+  const int thread = Shape::kAlone ? index % 32 : index;
+  const int team = Shape::kAlone ? index / 32 : 0;
+  const int teams = Shape::kAlone ? static_cast<int>(blockDim.x) / 32 : 1;
   // A team has one warp and a block many teams, or a block is a team, of a cluster perhaps.
-  const int blocks = Shape::kAlone ? 1 : cluster::size();
-  const int rank = Shape::kAlone ? 0 : cluster::rank();
+  const int blocks = Clusters ? cluster::size() : 1;
+  const int rank = Clusters ? cluster::rank() : 0;
   const int sharing = teams * blocks;
   const unsigned q = shared_address(memory) + static_cast<unsigned>(team * Shape::kBytes);
   const unsigned k = q + Shape::kQueryBytes;
@@ -167,6 +169,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       if (!keys.whole(tile)) hide(s[t], rows.seen(upper + 16 * t), first);
       float by[2];
       online[t].absorb(s[t], by);
+      if (Shape::kFull && online[t].never()) __trap();  // nothing from below comes before it
       shrink<true>(o[t], by);
       narrow_weights<Stored>(s[t], weights[t]);
     }
@@ -201,15 +204,18 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     });
     return;
   }
-  auto* found = reinterpret_cast<typename Shape::FoundThere*>(memory);
+  if constexpr (!Shape::kAlone && !Clusters) return;
   const auto of_team = [&](int i) -> typename Shape::FoundThere& {
     return *reinterpret_cast<typename Shape::FoundThere*>(memory + i * Shape::kBytes);
+  };
+  const auto of_block = [&](int i) -> const typename Shape::FoundThere& {
+    return *cluster::of_block(&of_team(0), i);
   };
   sync();  // nobody needs keys or values
   each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
     of_team(team).leave(row - place.first_row, seen, sums, r);
   });
-  Shape::kAlone ? __syncthreads() : cluster::meet();
+  Clusters ? cluster::meet() : __syncthreads();
   constexpr int kFours = Shape::kColumns / 4;
   const int count = attention_tiles::between(0, rows.count() - place.first_row, Shape::kRows);
   const auto threads = static_cast<int>(blockDim.x);
@@ -218,26 +224,29 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     const int row = i / kFours;
     const int column = i % kFours * 4;
     if (place.column + column >= a.dim) continue;
-    const FoundFour four =
-        Shape::kAlone
-            ? join_found(teams, of_team, row, column)
-            : join_found(
-                  blocks,
-                  [&](int block) -> const auto& { return *cluster::of_block(found, block); }, row,
-                  column);
+    const FoundFour four = Clusters ? join_found(blocks, of_block, row, column)
+                                    : join_found(teams, of_team, row, column);
     put<Stored>(rows, parts, place.part, place.first_row + row, place.column + column, four);
   }
-  if (!Shape::kAlone) cluster::meet();  // nobody leaves while another reads
+  if (Clusters) cluster::meet();  // nobody leaves while another reads
 }
 
-template <class Stored, class Shape, bool Usual>
+template <class Stored, class Shape, bool Usual, bool Clusters>
 __global__ __launch_bounds__(Shape::kMostThreads) void flash(
     const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
   if constexpr (Usual) {
-    flash_block<Stored, Shape>(usual<Stored>(a), true, parts, tiles, true);
+    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, parts, tiles, true);
   } else {
-    flash_block<Stored, Shape>(a, only_scaled(a), parts, tiles, aligned);
+    flash_block<Stored, Shape, Clusters>(a, only_scaled(a), parts, tiles, aligned);
   }
+}
+
+// What is not usual goes through one kernel, clusters or not.
+template <class Stored, class Shape>
+auto flash_kernel(bool is_usual, bool clusters) {
+  constexpr bool kMay = !Shape::kAlone;
+  if (!is_usual) return flash<Stored, Shape, false, kMay>;
+  return clusters ? flash<Stored, Shape, true, kMay> : flash<Stored, Shape, true, false>;
 }
 
 template <class Stored, class Shape>
@@ -247,8 +256,7 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int own = row_tiles<Shape>(a, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
-  const auto kernel =
-      !plan.general && is_usual(a) ? flash<Stored, Shape, true> : flash<Stored, Shape, false>;
+  const auto kernel = flash_kernel<Stored, Shape>(!plan.general && is_usual(a), plan.cluster > 1);
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns * plan.cluster);
   config.blockDim = static_cast<unsigned>(plan.threads);

@@ -45,9 +45,20 @@ struct Found {
 // eight are under way together.
 template <class Of>
 __device__ inline FoundFour join_found(int finders, Of&& of, int row, int column) {
-  FoundFour all = of(0).four(row, column);
-#pragma unroll 8
-  for (int i = 1; i < finders; ++i) all = merge(all, of(i).four(row, column));
+  constexpr int kTogether = 8;
+  FoundFour all{identity<float>(), {0, 0, 0, 0}};
+#pragma unroll 1
+  for (int begin = 0; begin < finders; begin += kTogether) {
+    FoundFour some[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      some[i] = of(min(begin + i, finders - 1)).four(row, column);
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (begin + i < finders) all = merge(all, some[i]);
+    }
+  }
   return all;
 }
 

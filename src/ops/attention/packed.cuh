@@ -101,7 +101,9 @@ struct CopyLanes {
       std::min<int>(std::bit_ceil(static_cast<unsigned>(kChunks)), Threads);
   static constexpr int kRows = Threads / kLanes;  // at a time
 
-  __device__ static int thread() { return static_cast<int>(threadIdx.x) % Threads; }
+  __device__ static int thread() {  // more than a warp are all of the block
+    return static_cast<int>(Threads == 32 ? threadIdx.x % 32 : threadIdx.x);
+  }
   __device__ static int first_row() { return thread() / kLanes; }
 
   // body(row, chunk) for each 16 bytes of so many rows that this thread copies.
@@ -122,13 +124,15 @@ template <class Stored, int Columns, int Rows, int Threads>
 __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
                                     bool aligned) {
   const auto* q = static_cast<const Stored*>(rows.a.q.data);
+  const bool shared = rows.sharing > 1;  // else there is nothing to divide, which is slow
   CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
-    const bool there = first + row < rows.count() && 8 * chunk < rows.a.dim;
-    const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(first + row),
-                                                    rows.s.q_first + rows.query(first + row)) +
-                                        8 * chunk
-                                  : 0;
-    fetch16(mma::Swizzled<Columns>::at(tile, row, chunk), q + at, there, aligned);
+    row += first;
+    const bool there = row < rows.count() && 8 * chunk < rows.a.dim;
+    const int query = shared ? rows.query(row) : row;
+    const int head = shared ? rows.head(row) : rows.kv_head;
+    const std::int64_t at =
+        there ? rows.a.q.offset(rows.b, head, rows.s.q_first + query) + 8 * chunk : 0;
+    fetch16(mma::Swizzled<Columns>::at(tile, row - first, chunk), q + at, there, aligned);
   });
 }
 
