@@ -89,10 +89,9 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
+  const auto number = static_cast<int>(Clusters ? cluster::index() : blockIdx.x);
   Place place{};
-  if (!place_of<Shape>(a, static_cast<int>(Clusters ? cluster::index() : blockIdx.x), tiles,
-                       parts.count, place))
-    return;
+  if (!place_of<Shape>(a, number, tiles, parts.count, place)) return;
   const PackedRows rows(a, place.batch, place.kv_head);
   const auto index = static_cast<int>(threadIdx.x);
   const int thread = Shape::kAlone ? index % 32 : index;
@@ -219,14 +218,13 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   constexpr int kFours = Shape::kColumns / 4;
   const int count = attention_tiles::between(0, rows.count() - place.first_row, Shape::kRows);
   const auto threads = static_cast<int>(blockDim.x);
-  for (int i = rank * threads + static_cast<int>(threadIdx.x); i < count * kFours;
-       i += blocks * threads) {
+  for (int i = rank * threads + index; i < count * kFours; i += blocks * threads) {
     const int row = i / kFours;
     const int column = i % kFours * 4;
     if (place.column + column >= a.dim) continue;
     const FoundFour four = Clusters ? join_found(blocks, of_block, row, column)
                                     : join_found(teams, of_team, row, column);
-    put<Stored>(rows, parts, place.part, place.first_row + row, place.column + column, four);
+    put(rows, parts, place.part, place.first_row + row, place.column + column, four);
   }
   if (Clusters) cluster::meet();  // nobody leaves while another reads
 }

@@ -63,7 +63,6 @@ __device__ inline FoundFour join_found(int finders, Of&& of, int row, int column
 }
 
 // Four columns of a row to o, with its lse, or to where the parts of the row meet.
-template <class Stored>
 __device__ inline void put(const PackedRows& rows, const Parts& parts, int part, int row,
                            int column, const FoundFour& found) {
   const AttentionArgs& a = rows.a;
