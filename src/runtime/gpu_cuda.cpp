@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "runtime/gpu.hpp"
@@ -204,10 +206,13 @@ Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
   static std::mutex mutex;
   // Never destroyed: at exit the driver may be gone before it. What was too small is kept, too: a graph may have
   // been captured with it. Each is twice as large as the one before, so that all are not twice the last.
-  static std::map<std::pair<int, void*>, std::vector<Buffer>>& kept =
-      *new std::map<std::pair<int, void*>, std::vector<Buffer>>;
+  using Owner = std::tuple<int, void*, std::thread::id>;
+  static std::map<Owner, std::vector<Buffer>>& kept = *new std::map<Owner, std::vector<Buffer>>;
   const std::lock_guard lock(mutex);
-  std::vector<Buffer>& buffers = kept[{device, stream}];
+  // One handle, but a stream for each thread.
+  const bool of_thread = stream_of(stream) == cudaStreamPerThread;
+  const Owner owner{device, stream, of_thread ? std::this_thread::get_id() : std::thread::id()};
+  std::vector<Buffer>& buffers = kept[owner];
   const std::size_t last = buffers.empty() ? 0 : buffers.back().size();
   if (last < bytes) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

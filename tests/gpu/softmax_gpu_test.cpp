@@ -173,7 +173,6 @@ TEST_F(SoftmaxGpuTest, WithoutItsWorkspaceACaptureIsRefused) {
   expect_usable();
 }
 
-// Each thread on its own stream, with its own output: nobody gets somebody else's workspace.
 TEST_F(SoftmaxGpuTest, FromAThreadThatWasNeverOnTheGpu) {
   Status status;
   std::thread([&] { status = run(""); }).join();
@@ -181,6 +180,24 @@ TEST_F(SoftmaxGpuTest, FromAThreadThatWasNeverOnTheGpu) {
   expect_usable();
 }
 
+// cudaStreamPerThread is one handle for the streams of all threads.
+TEST_F(SoftmaxGpuTest, AThreadsOwnStreamHasItsOwnWorkspace) {
+  const auto workspace = [](cudaStream_t stream) {
+    std::byte* memory = nullptr;
+    EXPECT_TRUE(gpu::workspace(stream, 1024, memory).ok());
+    return memory;
+  };
+  std::byte* mine = workspace(cudaStreamPerThread);
+  std::byte* shared = workspace(nullptr);
+  EXPECT_EQ(workspace(cudaStreamPerThread), mine);
+  EXPECT_NE(mine, shared);
+  std::thread([&] {
+    EXPECT_NE(workspace(cudaStreamPerThread), mine);
+    EXPECT_EQ(workspace(nullptr), shared);
+  }).join();
+}
+
+// Each thread on its own stream, with its own output: nobody gets somebody else's workspace.
 TEST_F(SoftmaxGpuTest, FromSeveralThreads) {
   constexpr int kThreads = 4;
   std::vector<gpu::Buffer> outputs(kThreads);
