@@ -103,6 +103,9 @@ Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
     } else if (v.name == "hopper" && !p.batch_invariant && !attention_launch::hopper_fills(p, m)) {
       say(reasons, "not hopper: ", attention_launch::hopper_tiles(p.attention),
           " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");
+    } else if (v.name == "hopper" && attention_launch::hopper_wastes(p)) {
+      say(reasons, "not hopper: its tiles have one head each, and queries are few: ",
+          attention_launch::hopper_tiles(p.attention), " tiles that are mostly empty");
     } else {
       chosen = &v;
     }

@@ -234,9 +234,17 @@ inline Plan hopper(const Problem& p, const Machine& m) {
           .blocks = std::min<std::int64_t>(m.gpu.processors, hopper_tiles(p.attention))};
 }
 
-// Whether it is the quickest: where its tiles are few, keys in parts keep more of the GPU busy.
+// Where its tiles are few, keys in parts keep more of the GPU busy.
 inline bool hopper_fills(const Problem& p, const Machine& m) {
   return 2 * hopper_tiles(p.attention) >= m.gpu.processors;
+}
+
+// A tile of its has the queries of one head, one of the kernel of warps those of all heads that share their keys. It is
+// twice as quick, so where queries are few, twice as many tiles are too many.
+constexpr bool hopper_wastes(const Problem& p) {
+  const AttentionFacts& a = p.attention;
+  if (p.batch_invariant && a.q_offsets) return false;  // that would look at the other sequences
+  return hopper_tiles(a) > 2 * row_tiles(a, flash_rows(flash_dims(a.dim)));
 }
 
 inline std::string refuse_hopper(const Problem& p, const Machine& m) {

@@ -149,6 +149,9 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 5, 8192, 128)), "flash_mma");  // heads together
+  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 64, 8192, 128)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(64, 32, 32, 5, 8192, 128)), "hopper");
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
   Problem masked = attention_problem(4, 16, 16, 4096, 4096, 128);
   masked.attention.additive = true;
@@ -248,6 +251,15 @@ TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
   EXPECT_EQ(choose(p, h200()).variant, "hopper");
   p.attention.page = 16;
   EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
+}
+
+// A query a sequence, side by side: a tile of one head would have one row.
+TEST(AttentionLaunchTest, PackedDecodeHasItsHeadsTogether) {
+  Problem p = attention_problem(64, 32, 8, 64, 64 * 8192, 128);
+  p.attention.q_offsets = p.attention.kv_offsets = true;
+  EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
+  p.batch_invariant = true;
+  EXPECT_EQ(choose(p, h200()).variant, "hopper");
 }
 
 // How long sequences are, the GPU knows: the tile does not depend on what they are together.
