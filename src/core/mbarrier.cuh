@@ -49,17 +49,37 @@ __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int ra
                : "memory");
 }
 
-__device__ inline void wait_for_bytes(Mbarrier& barrier) {
+// The same for the block's own barrier.
+__device__ inline void announce_bytes(const Mbarrier& barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// Until the barrier has opened for the phase-th time, counted modulo 2.
+__device__ inline void wait_for_phase(const Mbarrier& barrier, int phase) {
   unsigned open = 0;
   while (open == 0) {
     asm volatile(
         "{ .reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
         "selp.u32 %0, 1, 0, p; }"
         : "=r"(open)
-        : "r"(shared_address(&barrier))
+        : "r"(shared_address(&barrier)), "r"(phase)
         : "memory");
   }
+}
+__device__ inline void wait_for_bytes(Mbarrier& barrier) { wait_for_phase(barrier, 0); }
+
+// Bytes from global to this block's shared memory by the copy engine, both at multiples of 16; they count at the
+// barrier when they have come.
+__device__ inline void copy_bulk(const void* from, void* to, int bytes, const Mbarrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier))
+      : "memory");
 }
 
 // A value to the same slot of another block, and its bytes to that block's barrier.

@@ -19,8 +19,9 @@ inline constexpr std::int64_t kMostSorted = std::int64_t{1} << 30;
 // A thread counts columns with 31 bits, and a few steps past the last.
 inline constexpr std::int64_t kMostCols = (std::int64_t{1} << 31) - (1 << 16);
 inline constexpr int kKeyBytes = 8;
+// Rows come through shared memory in stages, the next on its way while one is looked at.
+inline constexpr int kMostStages = 2;
 inline constexpr int kTallyBytes = 16;
-
 constexpr std::size_t ticket_bytes(std::int64_t rows) {
   return static_cast<std::size_t>(round_up(rows * 4, 16));
 }
@@ -31,8 +32,16 @@ constexpr bool is_general(const Problem& p) {
   return !p.only_scaled || !p.whole_rows || !p.unit_stride || !p.even_rows;
 }
 
-// Packs of a thread at a time.
-constexpr int packs_each(bool general) { return general ? 2 : 8; }
+// Packs of a thread and stage. A block with a processor to itself has few stages, each of them a barrier or two; others
+// share it, and are better short of memory and registers. General rows keep logits,
+// f32 in place of 16 bits.
+inline constexpr int kGeneralPacks = 2;
+inline constexpr int kFewPacks = 4;
+inline constexpr int kManyPacks = 8;
+constexpr int packs_each(bool general, bool alone) {
+  return general ? kGeneralPacks : alone ? kManyPacks : kFewPacks;
+}
+constexpr int tile_bytes(int packs) { return packs == kGeneralPacks ? 64 : packs * kPackBytes; }
 
 constexpr std::int64_t packs(const Problem& p) {
   const std::int64_t n = is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride)
@@ -54,20 +63,39 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), gpu_rows::power_of_two_from(k + k / 2)));
 }
 
-inline Plan part(std::string_view variant, const Problem& p, int split, int threads) {
+constexpr int stages(const Plan& plan) {
+  return std::clamp(static_cast<int>(ceil_div(plan.chunk, plan.packs * plan.threads)), 1,
+                    kMostStages);
+}
+
+// Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally of each warp of
+// its cluster. Keys to be ordered lie where the stages were, but in a cluster others send theirs, and what they have
+// seen, while stages are in use.
+constexpr std::size_t shared_bytes(const Plan& plan, int cluster) {
+  const int keys = kKeysEach * kKeyBytes;
+  const int alone = stages(plan) * tile_bytes(plan.packs) + keys + plan.packs * 4;
+  const int together = cluster > 1 ? keys + 4 : 0;
+  return static_cast<std::size_t>(plan.threads * (alone + together) +
+                                  cluster * plan.threads / kWarp * kTallyBytes);
+}
+
+inline Plan part(std::string_view variant, const Problem& p, const Machine& m, int split,
+                 int threads, int cluster = 1) {
   Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
   plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
-  plan.packs = packs_each(is_general(p));
+  plan.packs = packs_each(is_general(p), plan.blocks <= m.gpu.processors);
   plan.general = is_general(p);
-  plan.shared_bytes = 2 * static_cast<std::size_t>(threads) * kKeysEach * kKeyBytes;
+  plan.shared_bytes = shared_bytes(plan, cluster);
   return plan;
 }
 
 // Keys of a block: as many that were offered, and as many to be ordered.
 inline int room(const Plan& plan) { return kKeysEach * plan.threads; }
 
-inline Plan block_of(const Problem& p, int threads) { return part("gpu_block", p, 1, threads); }
+inline Plan block_of(const Problem& p, const Machine& m, int threads) {
+  return part("gpu_block", p, m, 1, threads);
+}
 
 // Clusters that can be: the first block must be able to take what all of them leave.
 constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int threads) {
@@ -75,8 +103,8 @@ constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int t
          split == gpu_rows::power_of_two_from(split) &&
          split * (wanted(p) + 1) <= kKeysEach * threads && packs(p) / split >= 2 * kWarp;
 }
-inline Plan cluster_of(const Problem& p, int split, int threads) {
-  return part("gpu_cluster", p, split, threads);
+inline Plan cluster_of(const Problem& p, const Machine& m, int split, int threads) {
+  return part("gpu_cluster", p, m, split, threads, split);
 }
 
 // As many blocks a row as there are processors for, while each still has two packs a thread of a small block.
@@ -93,8 +121,9 @@ constexpr int cluster_split(const Problem& p, const Machine& m) {
 constexpr int large_threads(const Problem& p, int split) {
   int t = small_threads(wanted(p));
   if (split > 1) t = std::max(t, 256);
-  while (t < kMostThreads && (std::int64_t{t} * packs_each(is_general(p)) < packs(p) / split ||
-                              split * (wanted(p) + 1) > kKeysEach * t)) {
+  while (t < kMostThreads &&
+         (std::int64_t{t} * packs_each(is_general(p), true) < packs(p) / split ||
+          split * (wanted(p) + 1) > kKeysEach * t)) {
     t *= 2;
   }
   return t;
@@ -102,11 +131,11 @@ constexpr int large_threads(const Problem& p, int split) {
 
 inline Plan block(const Problem& p, const Machine& m) {
   const bool many = p.rows > 2 * m.gpu.processors;
-  return block_of(p, many ? small_threads(wanted(p)) : large_threads(p, 1));
+  return block_of(p, m, many ? small_threads(wanted(p)) : large_threads(p, 1));
 }
 inline Plan cluster(const Problem& p, const Machine& m) {
   const int split = std::max(2, cluster_split(p, m));
-  return cluster_of(p, split, large_threads(p, split));
+  return cluster_of(p, m, split, large_threads(p, split));
 }
 
 // Keys that a part of the grid leaves at most, and one that counts them: the last block must have room for them
@@ -117,8 +146,8 @@ constexpr std::int64_t grid_room(const Problem& p, int threads) {
 }
 
 // Blocks all over the GPU; who comes last has the row.
-inline Plan grid_of(const Problem& p, int parts, int threads) {
-  Plan plan = part("gpu_grid", p, parts, threads);
+inline Plan grid_of(const Problem& p, const Machine& m, int parts, int threads) {
+  Plan plan = part("gpu_grid", p, m, parts, threads);
   plan.scratch_bytes =
       ticket_bytes(p.rows) +
       static_cast<std::size_t>(plan.blocks) *
@@ -130,7 +159,7 @@ inline Plan grid(const Problem& p, const Machine& m) {
   const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
   const std::int64_t parts =
       std::min(most / std::max<std::int64_t>(p.rows, 1), packs(p) / (4 * kMostThreads));
-  return grid_of(p, static_cast<int>(std::clamp<std::int64_t>(parts, 2, 256)), kMostThreads);
+  return grid_of(p, m, static_cast<int>(std::clamp<std::int64_t>(parts, 2, 256)), kMostThreads);
 }
 
 // Any K: keys in the workspace, as many rows at once as a part of the memory holds.
@@ -195,12 +224,12 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
     return std::nullopt;
   }
   const std::string_view variant = text.substr(0, colon);
-  if (variant == "gpu_block" && split == 1) return block_of(p, threads);
+  if (variant == "gpu_block" && split == 1) return block_of(p, m, threads);
   if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
-    return cluster_of(p, split, threads);
+    return cluster_of(p, m, split, threads);
   }
   if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
-    return grid_of(p, split, threads);
+    return grid_of(p, m, split, threads);
   return std::nullopt;
 }
 

@@ -114,7 +114,8 @@ class DenseLogits {
   __device__ std::int64_t edge_column(int e) const { return packs_.edge_column(e); }
   __device__ T at(std::int64_t c) const { return widen(packs_.at(c)); }
 
-  __device__ Stored fetch(int i) const { return packs_.data()[i]; }
+  __device__ const Stored* address(int i) const { return packs_.data() + i; }
+  __device__ Stored fetch(int i) const { return *address(i); }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
   __device__ void ask(int i, Stored* slot) const { copy_async(packs_.data() + i, slot); }
   __device__ static Stored nothing() {  // −inf
@@ -134,6 +135,9 @@ class DenseLogits {
     return largest_or_nan(held);
   }
   __device__ static void values(const Held& held, T (&z)[kLanes]) { widen({held}, z); }
+  __device__ static T value_in(const Held& held, int k) {
+    return widen(reinterpret_cast<const In*>(&held)[k]);
+  }
   __device__ static T value(Edge edge) { return widen(edge); }
 
   template <class Out>
@@ -202,6 +206,7 @@ class AnyLogits {
     for (int p = 1; p < P; ++p) m = larger_or_nan(largest_or_nan(held[p].z), m);
     return m;
   }
+  __device__ static T value_in(const Held& held, int k) { return held.z[k]; }
   __device__ static void values(const Held& held, T (&z)[kLanes]) {
 #pragma unroll
     for (int k = 0; k < kLanes; ++k) z[k] = held.z[k];

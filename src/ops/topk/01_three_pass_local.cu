@@ -85,7 +85,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
   } while (__syncthreads_or(below != kNoKeys));
   sort_descending(keys, geometry::kMostK);
 
-  const Answer<Row> answer(common, out, common.first_row + blockIdx.x, row, state);
+  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
   answer.write_keys(keys, static_cast<int>(out.k), of_warp);
 }
 

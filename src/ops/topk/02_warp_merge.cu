@@ -31,7 +31,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
     below = lists.add(list);
   } while (__syncthreads_or(below != kNoKeys));
 
-  const Answer<Row> answer(common, out, common.first_row + blockIdx.x, row, state);
+  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
   answer.write_keys(lists.keys(), static_cast<int>(out.k), of_warp);
 }
 

@@ -36,7 +36,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
     below = lists.add(list);
   }
 
-  const Answer<Row> answer(common, out, common.first_row + blockIdx.x, row, state);
+  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
   answer.write_keys(lists.keys(), static_cast<int>(out.k), sums);
 }
 

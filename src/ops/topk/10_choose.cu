@@ -15,25 +15,27 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row>
-__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void choose_rows(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ TopkOutputs out, const __grid_constant__ Meeting meeting) {
+__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void choose_rows(
+    const __grid_constant__ typename Row::Args args,
+    const __grid_constant__ CommonOf<typename Row::Place> common,
+    const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
+    const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;
-  const Team team(shared, meeting);
+  const Team team(shared, {memory, common.stages, Row::kPacks}, meeting);
   const std::int64_t at = common.first_row + team.row();
   const double temperature = value_for(common.space, common.temperature, at);
-  const Row row(args, at, common.scale, temperature);
+  const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
-  BestKeys best(shared.best, reinterpret_cast<Key*>(memory), static_cast<int>(out.k));
+  BestKeys best = team.best_of(static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
   Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     chosen.total.state = broken_state();
   }
-  const Answer<Row> answer(common, out, at, row, chosen.total.state);
+  const Answer answer(common, out, at, row, chosen.total.state);
   answer.write_target(target, chosen.total.before);
   answer.write_keys(chosen.keys, chosen.count, sums);
 }
@@ -41,10 +43,11 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void c
 }  // namespace
 
 Status gpu_choose(const RowArgs& args, const Plan& plan) {
-  const TopkOutputs out = outputs_of(args);
-  const Common common = common_of(args, plan, temperature_of(args));
   return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
-    return launch_choose(choose_rows<Row>, args, plan, common, out);
+    using Place = typename Row::Place;
+    return launch_choose(choose_rows<Row>, args, plan,
+                         common_of<Place>(args, plan, temperature_of(args)),
+                         outputs_of<Place>(args));
   });
 }
 

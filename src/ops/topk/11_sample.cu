@@ -19,10 +19,11 @@
 namespace onepass::ops::topk {
 namespace {
 
+template <class Place>
 struct SampleOptionsOfRows {
-  EachRow<double> top_p, min_p;
-  EachRow<std::int64_t> top_k, seed, offset;
-  Operand token, logprob, valid;
+  EachRowAt<double, Place> top_p, min_p;
+  EachRowAt<std::int64_t, Place> top_k, seed, offset;
+  Place token, logprob, valid;
   int most_candidates;
 };
 
@@ -32,7 +33,9 @@ struct Draw {
   std::int64_t top_k;
   bool bad, greedy;
 
-  __device__ Draw(const Common& common, const SampleOptionsOfRows& options, std::int64_t row)
+  template <class Place>
+  __device__ Draw(const CommonOf<Place>& common, const SampleOptionsOfRows<Place>& options,
+                  std::int64_t row)
       : temperature(value_for(common.space, common.temperature, row)),
         top_p(value_for(common.space, options.top_p, row)),
         min_p(value_for(common.space, options.min_p, row)),
@@ -54,8 +57,9 @@ struct Draw {
   }
 };
 
-__device__ inline Noise noise_of(const Common& common, const SampleOptionsOfRows& options,
-                                 std::int64_t row) {
+template <class Place>
+__device__ inline Noise noise_of(const CommonOf<Place>& common,
+                                 const SampleOptionsOfRows<Place>& options, std::int64_t row) {
   const bool own = static_cast<bool>(options.seed.rows);
   return {row_seed(value_for(common.space, options.seed, row), own, row),
           static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
@@ -113,7 +117,7 @@ __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chos
   const double total = draw.top_k > 0 ? all : static_cast<double>(chosen.total.state.d);
   double sum = before;
   for (int i = first; i < end; ++i) {
-    const double w = weight(i);
+    const double w = each == 1 ? mine : weight(i);
     sum += w;
     const bool below = i > 0 && w < draw.min_p;
     const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
@@ -161,24 +165,29 @@ __device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise
 }
 
 template <class Row>
-__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void sample_rows(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ SampleOptionsOfRows options, const __grid_constant__ Meeting meeting) {
+__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void sample_rows(
+    const __grid_constant__ typename Row::Args args,
+    const __grid_constant__ CommonOf<typename Row::Place> common,
+    const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
+    const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ SampleShared shared;
-  const Team team(shared.team, meeting);
+  const Team team(shared.team, {memory, common.stages, Row::kPacks}, meeting);
   const std::int64_t at = common.first_row + team.row();
   const Draw draw(common, options, at);
   const auto cols = static_cast<int>(common.space.cols);
-  const Row row(args, at, common.scale, draw.temperature);
-  BestKeys best(shared.team.best, reinterpret_cast<Key*>(memory),
-                draw.candidates(options.most_candidates));
+  const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
+  BestKeys best = team.best_of(draw.candidates(options.most_candidates));
   const Part<Row> part(row, common.size, team.rank());
   const bool races = draw.races();
-  const Chosen chosen =
-      races ? team.choose_gathered(best, race_all(row, cols, team.rank(), team.size(),
-                                                  noise_of(common, options, at), best))
-            : team.choose(part, best, Target{}, false);
+  Chosen chosen;
+  if (races) {
+    const Raced raced =
+        race_all(row, cols, team.rank(), team.size(), noise_of(common, options, at), best);
+    chosen = team.choose_offered(best, {raced.state, 0}, raced.best);
+  } else {
+    chosen = team.choose(part, best, Target{}, false);
+  }
   if (!chosen.mine) return;
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
@@ -202,7 +211,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
     }
   }
   if (threadIdx.x != 0) return;
-  const RowSpace& space = common.space;
+  const auto& space = common.space;
   const long long token = valid ? static_cast<long long>(index_of(winner)) : -1;
   RowOut(space, options.token, at).put(0, token);
   RowOut(space, options.valid, at).put(0, valid ? 1 : 0);
@@ -215,18 +224,19 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kAny ? 1 : 2) void s
 
 Status gpu_sample(const RowArgs& args, const Plan& plan) {
   const Select& select = *args.select;
-  const SampleOptionsOfRows options{.top_p = select.top_p,
-                                    .min_p = select.min_p,
-                                    .top_k = select.top_k,
-                                    .seed = select.seed,
-                                    .offset = select.offset,
-                                    .token = args.out,
-                                    .logprob = select.logprob,
-                                    .valid = select.valid,
-                                    .most_candidates = gpu_choose::most_candidates(plan)};
-  const Common common = common_of(args, plan, select.temperature);
   return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
-    return launch_choose(sample_rows<Row>, args, plan, common, options);
+    using Place = typename Row::Place;
+    const SampleOptionsOfRows<Place> options{.top_p = each_row_at<Place>(select.top_p),
+                                             .min_p = each_row_at<Place>(select.min_p),
+                                             .top_k = each_row_at<Place>(select.top_k),
+                                             .seed = each_row_at<Place>(select.seed),
+                                             .offset = each_row_at<Place>(select.offset),
+                                             .token = place_of<Place>(args.out),
+                                             .logprob = place_of<Place>(select.logprob),
+                                             .valid = place_of<Place>(select.valid),
+                                             .most_candidates = gpu_choose::most_candidates(plan)};
+    return launch_choose(sample_rows<Row>, args, plan,
+                         common_of<Place>(args, plan, select.temperature), options);
   });
 }
 

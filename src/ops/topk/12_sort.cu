@@ -40,19 +40,19 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   __shared__ int count;
   const std::int64_t at = common.first_row + blockIdx.x;
   const double temperature = value_for(common.space, common.temperature, at);
-  const Row row(args, at, common.scale, temperature);
+  const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const Search<Row> search(scratch, row, static_cast<int>(common.space.cols), true);
   Tally mine = MergeTallies::identity();
   search.each([&](float x, Key key) {
-    mine = MergeTallies()(mine, row.fold_one(x));
+    mine.state = merge(mine.state, row.fold_one(x).state);
     mine.before += target.follows(x, static_cast<int>(index_of(key))) ? 1 : 0;
   });
   Tally total = BlockFold<MergeTallies>(tallies).all(mine);
   if (!(temperature > 0 && isfinite(temperature))) {
     total.state = broken_state();
   }
-  const Answer<Row> answer(common, out, at, row, total.state);
+  const Answer answer(common, out, at, row, total.state);
   answer.write_target(target, total.before);
   keys += blockIdx.x * static_cast<std::int64_t>(size);
   if (!answer.broken()) {

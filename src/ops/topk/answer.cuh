@@ -5,24 +5,27 @@
 
 namespace onepass::ops::topk {
 
-struct TopkOutputs {
+template <class Place>
+struct TopkOutputsAt {
   std::int64_t k;
   TopkValues values;
   bool sorted;
-  Operand out, indices, lse, target, target_logprob, target_rank;
+  Place out, indices, lse, target, target_logprob, target_rank;
 };
+using TopkOutputs = TopkOutputsAt<Operand>;
 
-inline TopkOutputs outputs_of(const RowArgs& args) {
+template <class Place = Operand>
+TopkOutputsAt<Place> outputs_of(const RowArgs& args) {
   const Select& select = *args.select;
   return {.k = select.k,
           .values = select.values,
           .sorted = select.sorted,
-          .out = args.out,
-          .indices = select.indices,
-          .lse = args.lse,
-          .target = args.target,
-          .target_logprob = select.target_logprob,
-          .target_rank = select.target_rank};
+          .out = place_of<Place>(args.out),
+          .indices = place_of<Place>(select.indices),
+          .lse = place_of<Place>(args.lse),
+          .target = place_of<Place>(args.target),
+          .target_logprob = place_of<Place>(select.target_logprob),
+          .target_rank = place_of<Place>(select.target_rank)};
 }
 
 inline EachRow<double> temperature_of(const RowArgs& args) {
@@ -30,9 +33,9 @@ inline EachRow<double> temperature_of(const RowArgs& args) {
 }
 
 // A row's target; one that is no token of the row is none.
-template <class Row>
-__device__ inline Target target_of(const Common& common, const TopkOutputs& out, const Row& row,
-                                   std::int64_t at) {
+template <class Place, class Row>
+__device__ inline Target target_of(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out,
+                                   const Row& row, std::int64_t at) {
   if (!out.target) return {};
   const auto token =
       read<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype, 0);
@@ -56,7 +59,8 @@ __device__ inline float log_probability(const State<float>& row, float z) {
 // A row of an output, if it is wanted.
 class RowOut {
  public:
-  __device__ RowOut(const RowSpace& space, const Operand& to, std::int64_t row)
+  template <class Space, class Place>
+  __device__ RowOut(const Space& space, const Place& to, std::int64_t row)
       : data_(to ? address_of(space, to, row) : nullptr),
         dtype_(to.dtype),
         stride_(to.col_stride) {}
@@ -72,11 +76,11 @@ class RowOut {
   std::int64_t stride_;
 };
 
-template <class Row>
+template <class Row, class Place>
 class Answer {
  public:
-  __device__ Answer(const Common& common, const TopkOutputs& out, std::int64_t at, const Row& row,
-                    const State<float>& state)
+  __device__ Answer(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out, std::int64_t at,
+                    const Row& row, const State<float>& state)
       : common_(common), out_(out), at_(at), row_(row), state_(state), lse_(logsumexp(state)) {}
 
   __device__ bool broken() const { return lse_ != lse_; }
@@ -131,7 +135,7 @@ class Answer {
     }
   }
 
-  __device__ RowOut of(const Operand& to) const { return {common_.space, to, at_}; }
+  __device__ RowOut of(const Place& to) const { return {common_.space, to, at_}; }
 
   __device__ float sum_of_weights(const Key* keys, int count,
                                   const BlockFold<Add<float>>& block) const {
@@ -176,8 +180,8 @@ class Answer {
     return below;
   }
 
-  const Common& common_;
-  const TopkOutputs& out_;
+  const CommonOf<Place>& common_;
+  const TopkOutputsAt<Place>& out_;
   std::int64_t at_;
   const Row& row_;
   State<float> state_;

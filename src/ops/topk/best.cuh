@@ -12,6 +12,31 @@
 
 namespace onepass {
 
+// A shared list that many append to. From the first that finds no room on nobody does, and the list ends where he
+// would have begun.
+class Appended {
+ public:
+  // By one thread, with a barrier before anybody appends.
+  __device__ void reset(int count) {
+    offered_ = count;
+    end_ = 0x7FFFFFFF;
+  }
+
+  // The place of `count` more; −1 where there is no room.
+  __device__ int take(int count, int room) {
+    const int at = atomicAdd(&offered_, count);
+    if (at + count <= room) return at;
+    atomicMin(&end_, at);
+    return -1;
+  }
+
+  __device__ int count() const { return min(offered_, end_); }
+
+ private:
+  int offered_;  // with those that found no room
+  int end_;      // where the first of these would have been
+};
+
 class BestKeys {
  public:
   static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
@@ -19,24 +44,23 @@ class BestKeys {
   static constexpr int kRanked = 512;                  // and so few by runs
 
   struct Shared {
-    int offered;  // keys, with those that found no room
-    int end;      // where the first of these would have been
+    Appended offered;
     int taken;    // and of them selected
     int sums[3];  // of a count over the block: this one, the next, the one before
     unsigned low[32], high[32];
     BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as everything that follows, with memory for room() keys twice. A barrier must come before
-  // anything is offered.
-  __device__ BestKeys(Shared& shared, Key* memory, int k)
-      : shared_(shared), keys_(memory), list_(memory + room()), k_(k), limit_(lowest_limit()) {
+  // By a whole block, as everything that follows, with memory for room() keys twice: what is offered, and, once all
+  // has been, what is to be ordered. A barrier must come before anything is offered.
+  __device__ BestKeys(Shared& shared, Key* keys, Key* list, int k)
+      : shared_(shared), keys_(keys), list_(list), k_(k), limit_(lowest_limit()) {
     set_count(shared_, 0);
   }
 
   __device__ static int room() { return kEach * threads(); }
   __device__ int k() const { return k_; }
-  __device__ int count() const { return count_of(shared_); }
+  __device__ int count() const { return shared_.offered.count(); }
   __device__ const Key* keys() const { return keys_; }
   __device__ Key* list() const { return list_; }
   __device__ Key limit() const { return limit_; }
@@ -48,13 +72,11 @@ class BestKeys {
   // Raises the limit by the K-th largest of what the threads bring, or by a little less.
   __device__ void bound(float largest) { raise(bound_of(shared_, k_, largest)); }
 
-  // A thread's place for `count` keys; null where there is no room. From the first that finds none on nobody
-  // does, and the keys end where he would have begun.
-  __device__ Key* place_if_room(int count) {
-    const int at = atomicAdd(&shared_.offered, count);
-    if (at + count <= room()) return keys_ + at;
-    atomicMin(&shared_.end, at);
-    return nullptr;
+  // False where there is no room.
+  __device__ bool offer(Key key) {
+    const int at = shared_.offered.take(1, room());
+    if (at >= 0) keys_[at] = key;
+    return at >= 0;
   }
 
   // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
@@ -87,7 +109,7 @@ class BestKeys {
       for (int r = thread() / 32; r < parts; r += threads() / 32) {
         const auto more = static_cast<int>(from[r * apart]);
         int at = 0;
-        if (lane() == 0) at = atomicAdd(&shared_.offered, more);
+        if (lane() == 0) at = shared_.offered.take(more, room());
         at = __shfl_sync(kAll, at, 0);
 #pragma unroll 1
         for (int i = lane(); i < more; i += 32) keys_[at + i] = from[r * apart + 1 + i];
@@ -123,12 +145,9 @@ class BestKeys {
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFU;
 
-  __device__ static int count_of(const Shared& shared) { return min(shared.offered, shared.end); }
   // By all, with a barrier before anybody counts on it.
   __device__ static void set_count(Shared& shared, int count) {
-    if (thread() != 0) return;
-    shared.offered = count;
-    shared.end = 0x7FFFFFFF;
+    if (thread() == 0) shared.offered.reset(count);
   }
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
@@ -167,7 +186,7 @@ class BestKeys {
   // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
   __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
     __syncthreads();
-    int n = count_of(shared);
+    int n = shared.offered.count();
     if (n <= most) {
       __syncthreads();
       set_count(shared, n);
@@ -210,7 +229,7 @@ class BestKeys {
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < kEach; ++j) {
-      if (mine[j] >= low) keys[atomicAdd(&shared.offered, 1)] = mine[j];
+      if (mine[j] >= low) keys[shared.offered.take(1, room())] = mine[j];
     }
     __syncthreads();
     return low;

@@ -1,8 +1,8 @@
 // The K largest of a row and its State in one read, by a block, a cluster of blocks, or blocks all over the GPU.
 //
-// Every thread folds tiles of packs as a softmax does. A tile whose maximum is not above the limit costs one
-// compare. Now and then, after one, two, four tiles and so on, the block meets and raises the limit; who found no
-// room for what he had to offer looks at those tiles again.
+// A row comes through shared memory in stages. Every thread folds its packs as a softmax does; where their maximum is
+// not above the limit, that one compare is all. The others' are noted, and the block looks at the elements of noted
+// packs, a thread a pack. Now and then, after one, two, four stages and so on, it meets to raise the limit.
 #pragma once
 
 #include "core/exponential.hpp"
@@ -10,37 +10,40 @@
 #include "ops/row/drive.cuh"
 #include "ops/row/logits.cuh"
 #include "ops/topk/best.cuh"
-#include "ops/topk/select.hpp"
+#include "ops/topk/place.cuh"
+#include "ops/topk/stages.cuh"
 
 namespace onepass::ops::topk {
 
-// What a part of a row comes to: its State, its largest element as it is stored, and how many elements come
-// before the target.
-struct Tally {
+// What a part of a row comes to: its State, and how many elements come before the target.
+struct alignas(16) Tally {
   State<float> state;
-  float largest;
   unsigned before;
 };
 
 struct MergeTallies {
   using Value = Tally;
-  __device__ static Value identity() {
-    return {onepass::identity<float>(), minus_infinity<float>(), 0};
-  }
+  __device__ static Value identity() { return {onepass::identity<float>(), 0}; }
   __device__ Value operator()(const Value& a, const Value& b) const {
-    return {merge(a.state, b.state), fmaxf(a.largest, b.largest), a.before + b.before};
+    return {merge(a.state, b.state), a.before + b.before};
   }
 };
 
 __device__ inline Tally group_fold(const Tally& mine, MergeTallies, int lanes) {
   return {onepass::group_fold(mine.state, Merge<float>(), lanes),
-          onepass::group_fold(mine.largest, Largest<float>(), lanes),
           onepass::group_fold(mine.before, Add<unsigned>(), lanes)};
 }
 
+// What a thread's packs come to: their State, and the largest as it is stored; −inf where a NaN is.
+struct Folded {
+  State<float> state;
+  float largest;
+};
+
 // A row to choose from. A dense one may have a positive factor between what is stored and z: elements are
 // compared as they are stored, and only exponentials see the factor.
-template <class In, class Out>
+template <class In, class Out,
+          int Packs = std::is_void_v<Out> ? gpu_choose::kGeneralPacks : gpu_choose::kFewPacks>
 class ChooseRow {
  public:
   using Logits = LogitsFor<In, Out>;
@@ -49,14 +52,18 @@ class ChooseRow {
   using Held = typename Logits::Held;
   static constexpr int kLanes = Logits::kLanes;
   static constexpr bool kAny = std::is_void_v<Out>;
-  static constexpr int kPacks = gpu_choose::packs_each(kAny);  // a thread, at a time
+  using Place = std::conditional_t<kAny, Operand, FlatPlace>;  // of what there is beside the row
+  static constexpr int kPacks = Packs;                         // a thread, at a time
+  // Large blocks whose registers a processor is to have room for.
+  static constexpr int kBlocksAtOnce = Packs == gpu_choose::kFewPacks ? 2 : 1;
 
-  __device__ ChooseRow(const Args& args, std::int64_t row, double scale, double temperature)
-      : logits_(make(args, row, temperature)),
-        factor_(kAny ? 1.0F : static_cast<float>(scale / temperature)) {}
+  // `factor`: of a dense row; any other finds scale and temperature itself.
+  __device__ ChooseRow(const Args& args, std::int64_t row, float factor, double temperature)
+      : logits_(make(args, row, temperature)), factor_(kAny ? 1.0F : factor) {}
 
   __device__ int packs() const { return logits_.packs(); }
   __device__ Stored fetch(int i) const { return logits_.fetch(i); }
+  __device__ const Stored* address(int i) const { return logits_.address(i); }
   __device__ static Stored nothing() { return Logits::nothing(); }
   __device__ Held hold(const Stored& stored, int i, int end) const {
     return logits_.hold(stored, i, end);
@@ -66,36 +73,44 @@ class ChooseRow {
   __device__ std::int64_t column(int i) const { return logits_.column(i); }
   __device__ std::int64_t edge_column(int e) const { return logits_.edge_column(e); }
   __device__ static void values(const Held& held, float (&x)[kLanes]) { Logits::values(held, x); }
+  // One of them, of a pack in memory.
+  __device__ static float value(const Held& held, int k) { return Logits::value_in(held, k); }
   __device__ float at(std::int64_t c) const { return logits_.at(c); }
 
-  // The largest of a pack, NaN not counting.
-  __device__ static float largest(const Held& held) {
+  __device__ static float largest_or_nan(const Held& held) {
     const Held one[1] = {held};
-    const float m = Logits::largest(one);
-    return m == m ? m : minus_infinity<float>();
+    return Logits::largest(one);
   }
 
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
 
+  // The exponent of an element is one multiply-add, x · rate − s · rate: the rounding of s · rate is the same for
+  // all and is taken out of their sum. Far from 0 it would be too much for that, and x − s comes first.
   template <int P>
-  __device__ Tally fold(const Held (&held)[P], int live) const {
+  __device__ Folded fold(const Held (&held)[P]) const {
     const float m = Logits::largest(held);
     const float s = shift(m);
     const float rate = factor_ * kLog2E;
-    float d = 0;
+    const float from = s * rate;
+    const auto sum = [&](auto exponent) {
+      float d = 0;
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      if (p >= live) break;
-      float x[kLanes];
-      values(held[p], x);
+      for (int p = 0; p < P; ++p) {
+        float x[kLanes];
+        values(held[p], x);
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) d += power_of_two((x[k] - s) * rate);
-    }
-    return {{z(m), d}, m == m ? m : minus_infinity<float>(), 0};
+        for (int k = 0; k < kLanes; ++k) d += power_of_two(exponent(x[k]));
+      }
+      return d;
+    };
+    const float d = fabsf(from) < 0x1p20F ? sum([&](float x) { return fmaf(x, rate, -from); }) *
+                                                power_of_two(-fmaf(s, rate, -from))
+                                          : sum([&](float x) { return (x - s) * rate; });
+    return {{z(m), d}, m == m ? m : minus_infinity<float>()};
   }
-  __device__ Tally fold_one(float x) const {
-    return {leaf(z(x)), x == x ? x : minus_infinity<float>(), 0};
+  __device__ Folded fold_one(float x) const {
+    return {leaf(z(x)), x == x ? x : minus_infinity<float>()};
   }
 
  private:
@@ -111,19 +126,6 @@ class ChooseRow {
   float factor_;
 };
 
-// The address of a row, called and not inlined: rows of any rank are found by divisions, and a kernel asks
-// for many.
-static __device__ __noinline__ void* address_of(const RowSpace& space, const Operand& operand,
-                                                std::int64_t row) {
-  return row_data(space, operand, row);
-}
-
-// A row's own value, or that of all.
-template <class T>
-__device__ inline T value_for(const RowSpace& space, const EachRow<T>& each, std::int64_t row) {
-  return each.rows ? read<T>(address_of(space, each.rows, row), each.rows.dtype, 0) : each.value;
-}
-
 // The token whose place is asked for. Hidden, or none of the row's, it has −inf.
 struct Target {
   int index = -1;
@@ -135,12 +137,18 @@ struct Target {
   }
 };
 
-// One block's packs [begin, end) of a row, a tile of Row::kPacks a thread at a time. Columns are below 2^31.
+// Packs of a stage that have an element above the limit, by their places there.
+struct Found {
+  int* packs;       // as many as a stage has
+  int (&count)[2];  // of one stage and of the next
+};
+
+// One block's packs [begin, end) of a row. Columns are below 2^31.
 template <class Row>
 class Part {
  public:
-  static constexpr int P = Row::kPacks;
-  using Tile = typename Row::Held[P];
+  using Tile = typename Stages<Row>::Tile;
+  static constexpr int P = Stages<Row>::P;
 
   // The first part has the row's edges.
   __device__ Part(const Row& row, int size, int index) : row_(row), has_edges_(index == 0) {
@@ -148,196 +156,127 @@ class Part {
     end_ = min(begin_ + size, row.packs());
   }
 
-  // body(element, column, whether there is one) for the edges, by whole blocks.
-  template <class Body>
-  __device__ void edges(Body body) const {
-    if (!has_edges_) return;
-#pragma unroll 1
-    for (int e = 0; e < row_.edges(); e += step()) {
-      const bool has = e + thread() < row_.edges();
-      body(has ? row_.edge(e + thread()) : minus_infinity<float>(),
-           has ? static_cast<int>(row_.edge_column(e + thread())) : 0, has);
-    }
-  }
+  __device__ const Row& row() const { return row_; }
+  __device__ int begin() const { return begin_; }
+  __device__ int end() const { return end_; }
 
-  __device__ Tally fold(const Tile& tile, int first) const {
-    return row_.fold(tile, live_packs<P>(first - thread() % kWarp, step(), end_));
-  }
-
-  // The keys of the largest elements, and the tally of all.
-  __device__ Tally gather(BestKeys& best, const Target& target, bool ranks) const {
-    Tally mine = MergeTallies::identity();
-    const int tile_step = P * step();
-    const int last = (end_ - begin_ + tile_step - 1) / tile_step;
-    int failed = -1;  // the first tile that found no room
-    int meets = 1;    // the tile with which the block meets next
-    int first = begin_ + thread();
-#pragma unroll 1
-    for (int turn = 1; turn <= last; ++turn, first += tile_step) {
-      Tile tile;
-      load(first, tile);
-      const Tally folded = fold(tile, first);
-      mine = MergeTallies()(mine, folded);
-      if (ranks) mine.before += before(first, target);
-      if (turn == meets) {
-        meets *= 2;
-        if (turn == 1 || last - turn >= turn) best.bound(mine.largest);
-      }
-      if (failed < 0 && folded.largest > value_of(best.limit())) {
-        if (!offer<false>(best, tile, first)) failed = first;
-      }
-      if (turn + 1 == meets && __syncthreads_or(failed >= 0)) {
-        best.raise(offer_again(*this, best, failed, first, mine.largest));
-        failed = -1;
-      }
-    }
-    if (__syncthreads_or(failed >= 0)) {
-      best.raise(offer_again(*this, best, failed, first - tile_step, mine.largest));
-    }
-    edges([&](float x, int column, bool has) {
-      mine = MergeTallies()(mine, row_.fold_one(x));
-      if (ranks && has && target.follows(x, column)) ++mine.before;
-      offer_one(best, x, column);
-    });
-    return mine;
-  }
-
-  __device__ bool is_one_tile() const { return end_ - begin_ <= P * step(); }
-
-  // The same for a part that is one tile, where meet(tally) raises the limit before anything is offered.
+  // The keys of the largest elements. meet(tally, largest), by every thread with what it has seen, raises the limit
+  // one last time. By a whole block, after a barrier.
   template <class Meet>
-  __device__ void gather_once(BestKeys& best, const Target& target, bool ranks, Meet meet) const {
-    const int first = begin_ + thread();
-    Tile tile;
-    load(first, tile);
-    const Tally folded = fold(tile, first);
-    Tally mine = folded;
-    if (ranks) mine.before += before(first, target);
-    edges([&](float x, int column, bool has) {
-      mine = MergeTallies()(mine, row_.fold_one(x));
-      if (ranks && has && target.follows(x, column)) ++mine.before;
-    });
-    meet(mine);
-    bool failed = false;
-    if (folded.largest > value_of(best.limit())) failed = !offer<false>(best, tile, first);
-    if (__syncthreads_or(failed)) {
-      best.raise(offer_again(*this, best, failed ? first : -1, first, mine.largest));
+  __device__ void gather(BestKeys& best, const Stages<Row>& stages, const Found& found,
+                         const Target& target, bool ranks, Meet meet) const {
+    // Edges are fewer than threads: one has one or none, on its way with the first stage.
+    const bool has_edges = has_edges_ && row_.edges() > 0;
+    const bool own = has_edges && thread() < row_.edges();
+    const float edge = own ? row_.edge(thread()) : minus_infinity<float>();
+    Tally mine = MergeTallies::identity();
+    float largest = minus_infinity<float>();
+    const auto take = [&](const Folded& folded) {
+      mine.state = merge(mine.state, folded.state);
+      largest = fmaxf(largest, folded.largest);
+    };
+    int meets = 0;  // the stage after which the block meets next: it has seen twice as many then
+#pragma unroll 1
+    for (int c = 0;; ++c) {
+      Tile tile;
+      stages.take(c, tile);
+      const Folded folded = row_.fold(tile);
+      take(folded);
+      if (ranks) mine.before += before(stages, c, target);
+      const bool last = stages.is_last(c);
+      if (last) {
+        if (has_edges) take(row_.fold_one(edge));
+        if (ranks && own && target.follows(edge, edge_column())) ++mine.before;
+        meet(mine, largest);
+      } else if (c == meets) {
+        meets = 2 * c + 1;
+        if (end_ - stages.first(c) > stages.first(c) - begin_) best.bound(largest);
+      }
+      const float v = value_of(best.limit());
+      if (folded.largest > v) find(tile, found.packs, found.count[c % 2], v);
+      if (thread() == 0) found.count[(c + 1) % 2] = 0;  // all have left the stage before
+      if (__syncthreads_or(folded.largest > v)) {
+        const int n = found.count[c % 2];
+        if (n > 2 * best.k() + step() / 4) best.bound(largest);
+        offer_found(best, stages, c, found.packs, n);
+      }
+      if (last) break;
+      stages.leave(c);
     }
-    edges([&](float x, int column, bool) { offer_one(best, x, column); });
-    __syncthreads();
+    if (!has_edges) return;
+    offer(best, own && edge >= value_of(best.limit()) ? 1 : 0, edge_column(),
+          [edge](int) { return edge; });
   }
 
  private:
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int step() { return static_cast<int>(blockDim.x); }
 
-  __device__ void fetch(int first, typename Row::Stored (&stored)[P]) const {
-    if (!Row::kAny && has_all<P>(first, step(), end_)) {
-#pragma unroll
-      for (int p = 0; p < P; ++p) stored[p] = row_.fetch(first + p * step());
-    } else {
-#pragma unroll
-      for (int p = 0; p < P; ++p) {
-        stored[p] = first + p * step() < end_ ? row_.fetch(first + p * step()) : Row::nothing();
-      }
-    }
-  }
+  __device__ int edge_column() const { return static_cast<int>(row_.edge_column(thread())); }
 
-  __device__ void load(int first, Tile& tile) const {
-    typename Row::Stored stored[P];
-    fetch(first, stored);
-#pragma unroll
-    for (int p = 0; p < P; ++p) tile[p] = row_.hold(stored[p], first + p * step(), end_);
-  }
-
-  // Elements of a tile that come before the target. The packs are taken anew, out of the nearest cache: few
-  // ask for a rank, and the others should not carry its code through the loop.
-  __device__ unsigned before(int first, const Target& target) const {
+  // A thread's elements of a stage that come before the target.
+  __device__ unsigned before(const Stages<Row>& stages, int c, const Target& target) const {
     unsigned count = 0;
 #pragma unroll 1
-    for (int p = 0; p < P; ++p) {
-      const int i = first + p * step();
-      if (i >= end_) break;
+    for (int i = thread(); i < stages.packs(c); i += step()) {
       float x[Row::kLanes];
-      Row::values(row_.hold(row_.fetch(i), i, end_), x);
-      const auto column = static_cast<int>(row_.column(i));
+      Row::values(stages.pack(c, i), x);
+      const auto column = static_cast<int>(row_.column(stages.first(c) + i));
 #pragma unroll
       for (int k = 0; k < Row::kLanes; ++k) count += target.follows(x[k], column + k) ? 1 : 0;
     }
     return count;
   }
 
-  // Until every thread has had room for what it offers.
-  template <class Offer>
-  __device__ static void offer_until(BestKeys& best, Offer offer) {
-    bool waits = !offer();
-    while (__syncthreads_or(waits)) {
-      best.cut(best.k() + best.k() / 4);
-      if (waits) waits = !offer();
-    }
-  }
-
-  __device__ static void offer_one(BestKeys& best, float x, int column) {
-    const Key key = x > minus_infinity<float>() ? key_of(x, static_cast<unsigned>(column)) : 0;
-    offer_until(best, [&] {
-      if (key <= best.limit()) return true;
-      Key* place = best.place_if_room(1);
-      if (place != nullptr) *place = key;
-      return place != nullptr;
-    });
-  }
-
-  // The tiles from the first that found no room, −1 for none, up to the last, once more. Called, not inlined:
-  // what is rare should not take the loop's registers. The limit afterwards.
-  __device__ __noinline__ static Key offer_again(Part part, BestKeys best, int failed, int last,
-                                                 float largest_yet) {
-    best.bound(largest_yet);
-    offer_until(best, [&] {
-      for (; failed >= 0 && failed <= last; failed += P * step()) {
-        Tile tile;
-        part.load(failed, tile);
-        if (!part.template offer<true>(best, tile, failed)) return false;
-      }
-      return true;
-    });
-    return best.limit();
-  }
-
-  // The elements of a tile that are above the limit; false where they found no room. Those of equal value came
-  // later than all that the limit was made of, unless it was made while this tile waited. The few packs that
-  // have one are read again: registers have no index.
-  template <bool Again>
-  __device__ bool offer(BestKeys& best, const Tile& tile, int first) const {
-    const Key limit = best.limit();
-    const float v = value_of(limit);
-    unsigned packs = 0;  // a bit each
+  // Notes a thread's packs that have an element above the limit. Elements equal to its value came later than all that
+  // it was made of.
+  __device__ static void find(const Tile& tile, int* found, int& count, float v) {
+    unsigned bits = 0;
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      const float m = Row::largest(tile[p]);
-      packs |= m > v || (Again && m == v && m > minus_infinity<float>()) ? 1U << p : 0U;
-    }
-    const auto for_passing = [&](auto body) {
+    for (int p = 0; p < P; ++p) bits |= Row::largest_or_nan(tile[p]) > v ? 1U << p : 0U;
+    int at = atomicAdd(&count, __popc(bits));
 #pragma unroll 1
-      for (unsigned rest = packs; rest != 0; rest &= rest - 1) {
-        const int i = first + (__ffs(static_cast<int>(rest)) - 1) * step();
+    for (; bits != 0; bits &= bits - 1) {
+      found[at++] = thread() + (__ffs(static_cast<int>(bits)) - 1) * step();
+    }
+  }
+
+  // The found packs' elements, a thread a pack; all is free afterwards.
+  __device__ void offer_found(BestKeys& best, const Stages<Row>& stages, int c, const int* found,
+                              int n) const {
+#pragma unroll 1
+    for (int i = thread(); i - thread() < n; i += step()) {
+      unsigned passing = 0;
+      int at = 0;
+      if (i < n) {
+        at = found[i];
         float x[Row::kLanes];
-        Row::values(row_.hold(row_.fetch(i), i, end_), x);
-        const auto column = static_cast<int>(row_.column(i));
+        Row::values(stages.pack(c, at), x);
+        const float v = value_of(best.limit());
 #pragma unroll
-        for (int k = 0; k < Row::kLanes; ++k) {
-          if (!(Again ? x[k] >= v && x[k] > minus_infinity<float>() : x[k] > v)) continue;
-          const Key key = key_of(x[k], static_cast<unsigned>(column + k));
-          if (!Again || key > limit) body(key);
-        }
+        for (int k = 0; k < Row::kLanes; ++k) passing |= x[k] >= v ? 1U << k : 0U;
       }
-    };
-    int count = 0;
-    for_passing([&](Key) { ++count; });
-    if (count == 0) return true;
-    Key* to = best.place_if_room(count);
-    if (to == nullptr) return false;
-    for_passing([&](Key key) { *to++ = key; });
-    return true;
+      offer(best, passing, static_cast<int>(row_.column(stages.first(c) + at)),
+            [&](int k) { return Row::value(stages.pack(c, at), k); });
+    }
+  }
+
+  // Elements above the limit, a bit each, until every thread has had room for what it offers. A cut on the way may raise
+  // the limit to one of them: keys are compared, not values.
+  template <class Value>
+  __device__ static void offer(BestKeys& best, unsigned rest, int column, Value value) {
+    for (;;) {
+      bool full = false;
+#pragma unroll 1
+      while (rest != 0 && !full) {
+        const int k = __ffs(static_cast<int>(rest)) - 1;
+        const Key key = key_of(value(k), static_cast<unsigned>(column + k));
+        full = key > best.limit() && !best.offer(key);
+        if (!full) rest &= rest - 1;
+      }
+      if (!__syncthreads_or(full)) return;
+      best.cut(best.k() + best.k() / 4);
+    }
   }
 
   Row row_;
@@ -346,12 +285,20 @@ class Part {
 };
 
 // What the launch says of the rows, beside their own arguments.
-struct Common {
-  RowSpace space;
+template <class Place>
+struct CommonOf {
+  SpaceOf<Place> space;
   std::int64_t first_row;
-  double scale;                 // of dense rows; any others find it in their arguments
-  EachRow<double> temperature;  // of all
-  int size;                     // packs a part
+  double scale;                          // of dense rows; any others find it in their arguments
+  EachRowAt<double, Place> temperature;  // of all
+  float factor;                          // scale over the one temperature
+  int size;                              // packs a part
+  int stages;
+
+  __device__ float factor_for(double t) const {
+    return t == temperature.value ? factor : static_cast<float>(scale / t);
+  }
 };
+using Common = CommonOf<Operand>;
 
 }  // namespace onepass::ops::topk

@@ -20,20 +20,28 @@ Status with_stored(const RowArgs& args, Body body) {
 template <class Body>
 Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return plan.general ? body(Type<ChooseRow<In, void>>{}) : body(Type<ChooseRow<In, In>>{});
+    if (plan.general) return body(Type<ChooseRow<In, void>>{});
+    if (plan.packs == gpu_choose::kManyPacks) {
+      return body(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
+    }
+    return body(Type<ChooseRow<In, In>>{});
   });
 }
 
-inline Common common_of(const RowArgs& args, const Plan& plan, const EachRow<double>& temperature) {
-  return {.space = args.space,
+template <class Place = Operand>
+CommonOf<Place> common_of(const RowArgs& args, const Plan& plan,
+                          const EachRow<double>& temperature) {
+  return {.space = space_of<Place>(args.space),
           .first_row = args.first_row,
           .scale = args.logits.scale,
-          .temperature = temperature,
-          .size = plan.chunk};
+          .temperature = each_row_at<Place>(temperature),
+          .factor = static_cast<float>(args.logits.scale / temperature.value),
+          .size = plan.chunk,
+          .stages = plan.chunk == 0 ? 0 : gpu_choose::stages(plan)};
 }
 
 // plan.split blocks a row, as a cluster or, where there is a workspace, all over the GPU.
-template <class Args, class Outputs>
+template <class Args, class Common, class Outputs>
 Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowArgs& args, Plan plan,
                      const Common& common, const Outputs& out) {
   Meeting meeting;

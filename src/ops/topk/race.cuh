@@ -99,12 +99,18 @@ class Racer {
   float to_beat_ = minus_infinity<float>();
 };
 
+// What a thread has of a race: the State of its tokens, and its warp's best.
+struct Raced {
+  State<float> state;
+  float best;
+};
+
 // Called, not inlined, so that what races and what chooses do not share their registers.
 //
 // All tokens of a part, twice four a thread on their way at a time, each beside the part's tally; the winner's
 // key is offered.
 template <class Row>
-__device__ __noinline__ Tally race_all(const Row& row, int cols, int rank, int parts,
+__device__ __noinline__ Raced race_all(const Row& row, int cols, int rank, int parts,
                                        const Noise& noise, BestKeys best) {
   const auto step = static_cast<int>(blockDim.x);
   const int fours = (cols + 3) / 4;
@@ -121,14 +127,10 @@ __device__ __noinline__ Tally race_all(const Row& row, int cols, int rank, int p
     racer.run(b, four + step);
     racer.meet();
   }
-  Tally mine = MergeTallies::identity();
-  mine.state = racer.state();
   const Key winner = warp_fold(racer.winner(), LargestKey());
   __syncthreads();
-  if (winner != 0) mine.largest = value_of(winner);
-  if (threadIdx.x % 32 == 0 && winner != 0) *best.place_if_room(1) = winner;
-  __syncthreads();
-  return mine;
+  if (threadIdx.x % 32 == 0 && winner != 0) best.offer(winner);
+  return {racer.state(), winner == 0 ? minus_infinity<float>() : value_of(winner)};
 }
 
 }  // namespace onepass::ops::topk

@@ -41,78 +41,124 @@ struct Chosen {
 class Team {
  public:
   struct Shared {
-    ClusterFold<MergeTallies>::Scratch cluster;
-    BlockFold<MergeTallies>::Scratch tallies;
+    BlockFold<MergeTallies>::Scratch parts;
     BestKeys::Shared best;
-    Mbarrier gathered;
+    int found[2];
+    Mbarrier heard, gathered, full[gpu_choose::kMostStages];
     bool is_last;
   };
 
-  __device__ Team(Shared& shared, const Meeting& meeting)
-      : shared_(with_barrier(shared)), meeting_(meeting), cluster_(shared.cluster) {
+  // What a launch's memory is for (gpu_choose::shared_bytes).
+  struct Memory {
+    std::byte* stages;
+    Key* keys;
+    int* found;
+    Tally* tallies;  // of every warp of the row, in the first block
+    Key* list;
+    float* largest;  // of groups of lanes all over the cluster
+
+    __device__ Memory(std::byte* memory, int stage_count, int packs) : stages(memory) {
+      keys =
+          reinterpret_cast<Key*>(stages + stage_count * threads() * gpu_choose::tile_bytes(packs));
+      found = reinterpret_cast<int*>(keys + BestKeys::room());
+      tallies = reinterpret_cast<Tally*>(found + threads() * packs);
+      auto* end = reinterpret_cast<Key*>(tallies + cluster::size() * warps());
+      list = cluster::size() > 1 ? end : reinterpret_cast<Key*>(stages);
+      largest = reinterpret_cast<float*>(end + BestKeys::room());
+    }
+  };
+
+  __device__ Team(Shared& shared, const Memory& memory, const Meeting& meeting)
+      : shared_(shared), memory_(memory), meeting_(meeting), size_(cluster::size()) {
     const auto block = static_cast<int>(blockIdx.x);
-    row_ = on_grid() ? block / meeting_.parts : cluster_.index();
-    rank_ = on_grid() ? block % meeting_.parts : cluster_.rank();
+    row_ = on_grid() ? block / meeting_.parts : cluster::index();
+    rank_ = on_grid() ? block % meeting_.parts : cluster::rank();
+    if (size_ > 1) begin_cluster();
   }
 
   __device__ bool on_grid() const { return meeting_.parts > 1; }
-  __device__ int size() const { return on_grid() ? meeting_.parts : cluster_.size(); }
+  __device__ int size() const { return on_grid() ? meeting_.parts : size_; }
   __device__ int rank() const { return rank_; }
   __device__ std::int64_t row() const { return row_; }
+
+  __device__ BestKeys best_of(int k) const { return {shared_.best, memory_.keys, memory_.list, k}; }
 
   // The K largest of a row of which everybody has a part.
   template <class Row>
   __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target,
                            bool ranks) const {
-    if (!part.is_one_tile()) return choose_gathered(best, part.gather(best, target, ranks));
-    Tally total;
-    part.gather_once(best, target, ranks, [&](const Tally& mine) {
-      total = cluster_.all(mine);
-      cluster_.size() > 1 ? bound_by_cluster(best, mine) : best.bound(mine.largest);
-    });
-    return meet(*this, best, total);
+    const Stages<Row> stages(shared_.full, memory_.stages, part.row(), part.begin(), part.end());
+    if (thread() == 0) shared_.found[0] = 0;
+    __syncthreads();
+    part.gather(best, stages, {memory_.found, shared_.found}, target, ranks,
+                [&](const Tally& mine, float largest) { hear(best, mine, largest); });
+    return meet(*this, best);
   }
 
-  // The same of what everybody has gathered already.
-  __device__ Chosen choose_gathered(BestKeys& best, const Tally& mine) const {
-    const Tally total = cluster_.all(mine);
-    if (cluster_.size() > 1) {
-      bound_by_cluster(best, mine);
-    } else if (!best.few(best.count())) {
-      best.bound(mine.largest);
-    }
-    return meet(*this, best, total);
+  // The same of what everybody has offered already.
+  __device__ Chosen choose_offered(BestKeys& best, const Tally& mine, float largest) const {
+    hear(best, mine, largest);
+    return meet(*this, best);
   }
 
  private:
-  // Before the cluster's first arrival: after it others may send.
-  __device__ static Shared& with_barrier(Shared& shared) {
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+  __device__ static int warps() { return threads() / kWarp; }
+
+  // Leaves the warp's tally where the row is answered, and raises the limit by the largest that the row's threads
+  // have seen. In a cluster of n blocks n neighbours of a block bring one value, so that every block gets one for
+  // each of its threads: a lane sends its group's to one of the blocks.
+  __device__ void hear(BestKeys& best, const Tally& mine, float largest) const {
+    const int lane = thread() % kWarp;
+    const Tally tally = group_fold(mine, MergeTallies(), kWarp);
+    Tally* slot = &memory_.tallies[(size_ > 1 ? rank_ * warps() : 0) + thread() / kWarp];
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    const auto size = static_cast<int>(__clusterSizeInBlocks());
-    if (size > 1 && threadIdx.x == 0) expect_senders(shared.gathered, size - 1);
+    if (size_ > 1) {
+      asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      largest = onepass::group_fold(largest, Largest<float>(), size_);
+      const int group = (rank_ * threads() + thread()) / size_;
+      send(largest, &memory_.largest[group], shared_.heard, lane % size_);
+      if (rank_ != 0 && lane == 0) send(tally, slot, shared_.gathered, 0);
+      wait_for_bytes(shared_.heard);
+      largest = memory_.largest[thread()];
+    }
 #endif
-    return shared;
+    if (rank_ == 0 || size_ == 1) {
+      if (lane == 0) *slot = tally;
+    }
+    best.bound(largest);
   }
 
-  // The fold left every warp's largest in this block's slots. Where they are too few, the block's own threads
-  // have to do.
-  __device__ void bound_by_cluster(BestKeys& best, const Tally& mine) const {
-    const auto thread = static_cast<int>(threadIdx.x);
-    const int warps = cluster_.size() * static_cast<int>(blockDim.x) / kWarp;
-    const float slot =
-        thread < warps ? shared_.cluster.slots[thread].largest : minus_infinity<float>();
-    best.bound(warps >= best.k() ? slot : mine.largest);
+  // Nobody may send to a block that has not begun: the arrival is here, the wait before the first value, and the
+  // loads of a row lie between. The arrival orders nothing but the barriers, which have a fence of their own.
+  __device__ void begin_cluster() const {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    if (thread() == 0) {
+      expect_bytes(shared_.heard, threads() * static_cast<int>(sizeof(float)));
+      expect_senders(shared_.gathered, size_ - 1);
+    }
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+#endif
+  }
+
+  __device__ Tally of_warps() const {
+    Tally total = MergeTallies::identity();
+    for (int i = thread() % kWarp; i < size_ * warps(); i += kWarp) {
+      total = MergeTallies()(total, memory_.tallies[i]);
+    }
+    return group_fold(total, MergeTallies(), kWarp);
   }
 
   // What comes after the row is read, for all ways to read it: called, not inlined, and with copies, so that
   // nobody's registers have to be in memory for it.
-  __device__ __noinline__ static Chosen meet(Team team, BestKeys best, Tally total) {
-    Chosen chosen{.total = total, .mine = true};
-    if (team.on_grid()) {
-      chosen.mine = team.meet_on_grid(best, chosen.total);
-    } else if (team.cluster_.size() > 1) {
-      chosen.mine = team.meet_in_cluster(best);
-    }
+  __device__ __noinline__ static Chosen meet(Team team, BestKeys best) {
+    Chosen chosen{.mine = true};
+    __syncthreads();
+    if (team.size_ > 1) chosen.mine = team.meet_in_cluster(best);
+    if (!chosen.mine) return chosen;
+    chosen.total = team.of_warps();
+    if (team.on_grid()) chosen.mine = team.meet_on_grid(best, chosen.total);
     if (!chosen.mine) return chosen;
     int n = 0;
     chosen.keys = best.order(n);
@@ -123,13 +169,12 @@ class Team {
   // A part's own segment, at the place that it has among all.
   __device__ int select(BestKeys& best, Key* segment) const {
     const int n = best.select(segment + 1, meeting_.room - 1);
-    if (threadIdx.x == 0) segment[0] = static_cast<Key>(n);
+    if (thread() == 0) segment[0] = static_cast<Key>(n);
     return n;
   }
 
   __device__ bool meet_in_cluster(BestKeys& best) const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    const auto thread = static_cast<int>(threadIdx.x);
     Key* mine = best.list() + rank() * meeting_.room;
     int n = best.count();
     const bool as_they_are = rank() != 0 && n < meeting_.room && best.few(n);
@@ -138,28 +183,30 @@ class Team {
       __syncthreads();
     }
     if (rank() != 0) {
-      if (thread == 0) announce_bytes(shared_.gathered, (n + 1) * gpu_choose::kKeyBytes, 0);
+      if (thread() == 0) {
+        announce_bytes(shared_.gathered,
+                       (n + 1) * gpu_choose::kKeyBytes + warps() * gpu_choose::kTallyBytes, 0);
+      }
       const Key* from = as_they_are ? best.keys() : mine + 1;
 #pragma unroll 1
-      for (int i = thread; i <= n; i += static_cast<int>(blockDim.x)) {
+      for (int i = thread(); i <= n; i += threads()) {
         send(i == 0 ? static_cast<Key>(n) : from[i - 1], mine + i, shared_.gathered, 0);
       }
       return false;
     }
     wait_for_bytes(shared_.gathered);
-    best.absorb(best.list(), cluster_.size(), meeting_.room);
+    best.absorb(best.list(), size_, meeting_.room);
 #endif
     return true;
   }
 
   // Who comes last has everything.
   __device__ bool meet_on_grid(BestKeys& best, Tally& total) const {
-    const auto thread = static_cast<int>(threadIdx.x);
     select(best, meeting_.segment(row(), rank()));
-    if (thread == 0) meeting_.tallies(row())[rank()] = total;
+    if (thread() == 0) meeting_.tallies(row())[rank()] = total;
     __threadfence();
     __syncthreads();
-    if (thread == 0) {
+    if (thread() == 0) {
       shared_.is_last =
           atomicAdd(meeting_.ticket(row()), 1U) == static_cast<unsigned>(meeting_.parts) - 1;
     }
@@ -167,14 +214,15 @@ class Team {
     if (!shared_.is_last) return false;
     __threadfence();
     const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
-    total = grid.all(row(), BlockFold<MergeTallies>(shared_.tallies));
+    total = grid.all(row(), BlockFold<MergeTallies>(shared_.parts));
     best.absorb(meeting_.segment(row(), 0), meeting_.parts, meeting_.room);
     return true;
   }
 
   Shared& shared_;
+  Memory memory_;
   const Meeting& meeting_;
-  ClusterFold<MergeTallies> cluster_;
+  int size_;  // of the cluster
   std::int64_t row_;
   int rank_;
 };
