@@ -94,10 +94,14 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	  --json results/$(MACHINE)/topk.json
 	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants auto \
 	  --json results/$(MACHINE)/attention.json
+	$(program) bench --device cuda --workload workloads/perf_attention_ragged.txt --variants auto \
+	  --json results/$(MACHINE)/attention_ragged.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
 	  --json results/$(MACHINE)/softmax_profile.json
+	$(program) profile --problem "attention 2x16x2048x128 bf16" --variants flash_mma,hopper \
+	  --json results/$(MACHINE)/attention_profile.json
 
 python: setup ## the Python package, built and installed in a virtual environment, build/python/venv
 	JOBS=$(JOBS) scripts/python.sh install
