@@ -229,26 +229,22 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   if (Clusters) cluster::meet();  // nobody leaves while another reads
 }
 
-template <class Stored, class Shape, Calls Kind, bool Clusters>
+template <class Stored, class Shape, bool Usual, bool Clusters>
 __global__ __launch_bounds__(Shape::kMostThreads) void flash(
     const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
-  if constexpr (Kind != Calls::any) {
-    flash_block<Stored, Shape, Clusters>(known<Stored, Kind>(a), true, parts, tiles, true);
+  if constexpr (Usual) {
+    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, parts, tiles, true);
   } else {
     flash_block<Stored, Shape, Clusters>(a, only_scaled(a), parts, tiles, aligned);
   }
 }
 
-// Caches are read by decode; clusters are of usual calls, and any call may be in one.
+// What is not usual goes through one kernel, clusters or not.
 template <class Stored, class Shape>
-auto flash_kernel(Calls kind, bool clusters) {
+auto flash_kernel(bool is_usual, bool clusters) {
   constexpr bool kMay = !Shape::kAlone;
-  if constexpr (Shape::kAlone) {
-    if (kind == Calls::cached) return flash<Stored, Shape, Calls::cached, false>;
-  }
-  if (kind != Calls::usual) return flash<Stored, Shape, Calls::any, kMay>;
-  return clusters ? flash<Stored, Shape, Calls::usual, kMay>
-                  : flash<Stored, Shape, Calls::usual, false>;
+  if (!is_usual) return flash<Stored, Shape, false, kMay>;
+  return clusters ? flash<Stored, Shape, true, kMay> : flash<Stored, Shape, true, false>;
 }
 
 template <class Stored, class Shape>
@@ -258,8 +254,7 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int own = row_tiles<Shape>(a, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
-  const auto kernel =
-      flash_kernel<Stored, Shape>(plan.general ? Calls::any : calls_of(a), plan.cluster > 1);
+  const auto kernel = flash_kernel<Stored, Shape>(!plan.general && is_usual(a), plan.cluster > 1);
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns * plan.cluster);
   config.blockDim = static_cast<unsigned>(plan.threads);

@@ -52,33 +52,22 @@ ONEPASS_HD inline bool only_scaled(const AttentionArgs& a) {
   return a.softcap == 0 && static_cast<float>(a.scale) > 0 && !a.alibi && !a.additive && !a.boolean;
 }
 
-// What a kernel is compiled for. Where there is little to compute, a call takes as long as its instructions take to
-// come, and those that are jumped over come too.
-enum class Calls {
-  usual,   // scores are scaled and nothing else, sequences are whole, results are as wide as q
-  cached,  // the same of sequences with lengths of their own and keys in pages
-  any
-};
-
-inline Calls calls_of(const AttentionArgs& a) {
-  const bool simple = only_scaled(a) && !a.sinks && !a.q_offsets && !a.kv_offsets &&
-                      a.o.dtype == a.q.dtype && (!a.lse || a.lse.dtype == DType::f32);
-  if (!simple) return Calls::any;
-  return a.pages || a.lengths ? Calls::cached : Calls::usual;
+// What most calls are, for which kernels are compiled without everything else: where there is little to compute, a call
+// takes as long as its instructions take to come, and those that are jumped over come too.
+inline bool is_usual(const AttentionArgs& a) {
+  return only_scaled(a) && !a.sinks && !a.pages && !a.q_offsets && !a.kv_offsets && !a.lengths &&
+         a.o.dtype == a.q.dtype && (!a.lse || a.lse.dtype == DType::f32);
 }
 
 // The same to a compiler, which then leaves out what cannot be.
-template <class Stored, Calls Kind>
-__device__ inline AttentionArgs known(AttentionArgs a) {
+template <class Stored>
+__device__ inline AttentionArgs usual(AttentionArgs a) {
   a.softcap = 0;
   a.additive = a.boolean = a.alibi = a.sinks = {};
-  a.q_offsets = a.kv_offsets = {};
+  a.q_offsets = a.kv_offsets = a.lengths = {};
+  a.pages = {};
   a.o.dtype = std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16;
   a.lse.dtype = DType::f32;
-  if (Kind == Calls::usual) {
-    a.lengths = {};
-    a.pages = {};
-  }
   return a;
 }
 
