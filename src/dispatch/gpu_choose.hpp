@@ -32,14 +32,16 @@ constexpr bool is_general(const Problem& p) {
   return !p.only_scaled || !p.whole_rows || !p.unit_stride || !p.even_rows;
 }
 
-// Packs of a thread and stage. A block with a processor to itself has few stages, each of them a barrier or two; others
-// share it, and are better short of memory and registers. General rows keep logits,
+// Packs of a thread and stage, each of which is a barrier or two. Blocks that share a processor are better short of
+// memory and registers, unless their stages are many; one that has it to itself is not. General rows keep logits,
 // f32 in place of 16 bits.
 inline constexpr int kGeneralPacks = 2;
 inline constexpr int kFewPacks = 4;
 inline constexpr int kManyPacks = 8;
-constexpr int packs_each(bool general, bool alone) {
-  return general ? kGeneralPacks : alone ? kManyPacks : kFewPacks;
+inline constexpr int kManyStages = 48;
+constexpr int packs_each(bool general, bool alone, std::int64_t few_stages) {
+  if (general) return kGeneralPacks;
+  return alone || few_stages > kManyStages ? kManyPacks : kFewPacks;
 }
 constexpr int tile_bytes(int packs) { return packs == kGeneralPacks ? 64 : packs * kPackBytes; }
 
@@ -84,7 +86,8 @@ inline Plan part(std::string_view variant, const Problem& p, const Machine& m, i
   Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
   plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
-  plan.packs = packs_each(is_general(p), plan.blocks <= m.gpu.processors);
+  plan.packs = packs_each(is_general(p), plan.blocks <= m.gpu.processors,
+                          ceil_div(plan.chunk, kFewPacks * threads));
   plan.general = is_general(p);
   plan.shared_bytes = shared_bytes(plan, cluster);
   return plan;
@@ -122,7 +125,7 @@ constexpr int large_threads(const Problem& p, int split) {
   int t = small_threads(wanted(p));
   if (split > 1) t = std::max(t, 256);
   while (t < kMostThreads &&
-         (std::int64_t{t} * packs_each(is_general(p), true) < packs(p) / split ||
+         (std::int64_t{t} * packs_each(is_general(p), true, 0) < packs(p) / split ||
           split * (wanted(p) + 1) > kKeysEach * t)) {
     t *= 2;
   }

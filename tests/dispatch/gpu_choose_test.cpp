@@ -98,6 +98,20 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_LT(choose(topk(4096, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
 }
 
+TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
+  const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
+  EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(4096, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
+  EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
+  EXPECT_EQ(packs(topk(1024, 128256, 64, DType::f32)),
+            gpu_choose::kManyPacks);  // 63 of the short ones
+  // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
+  constexpr std::size_t kBeside = 1104 + 1024;
+  EXPECT_LE(8 * (choose(topk(1024, 128256, 64, DType::bf16), h200()).shared_bytes + kBeside),
+            std::size_t{228} << 10);
+}
+
 TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {
   const Problem p = topk(100000, 60000, 60000);
   const Plan plan = choose(p, h200());

@@ -79,7 +79,6 @@ struct SampleShared {
     } filter;
     SearchShared search;
   };
-  BlockFold<LargestKey>::Scratch keys;
 };
 
 // How many of the sorted keys the filters leave; −1: more than there are.
@@ -207,7 +206,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
         const Key key = chosen.keys[i];
         mine = max(mine, runner(row.z(value_of(key)) - state.m, noise, index_of(key)));
       }
-      winner = BlockFold<LargestKey>(shared.keys).all(mine);
+      winner = BlockFold<LargestKey>(shared.team.best.keys).all(mine);
     }
   }
   if (threadIdx.x != 0) return;

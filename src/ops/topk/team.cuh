@@ -41,7 +41,6 @@ struct Chosen {
 class Team {
  public:
   struct Shared {
-    BlockFold<MergeTallies>::Scratch parts;
     BestKeys::Shared best;
     int found[2];
     Mbarrier heard, gathered, full[gpu_choose::kMostStages];
@@ -142,6 +141,11 @@ class Team {
 #endif
   }
 
+  // The block's own slots, once nobody needs what its warps left there.
+  __device__ BlockFold<MergeTallies>::Scratch& of_block() const {
+    return *reinterpret_cast<BlockFold<MergeTallies>::Scratch*>(memory_.tallies);
+  }
+
   __device__ Tally of_warps() const {
     Tally total = MergeTallies::identity();
     for (int i = thread() % kWarp; i < size_ * warps(); i += kWarp) {
@@ -214,7 +218,7 @@ class Team {
     if (!shared_.is_last) return false;
     __threadfence();
     const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
-    total = grid.all(row(), BlockFold<MergeTallies>(shared_.parts));
+    total = grid.all(row(), BlockFold<MergeTallies>(of_block()));
     best.absorb(meeting_.segment(row(), 0), meeting_.parts, meeting_.room);
     return true;
   }
