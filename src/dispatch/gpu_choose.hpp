@@ -65,32 +65,49 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), gpu_rows::power_of_two_from(k + k / 2)));
 }
 
-constexpr int stages(const Plan& plan) {
-  return std::clamp(static_cast<int>(ceil_div(plan.chunk, plan.packs * plan.threads)), 1,
-                    kMostStages);
-}
-
 // Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally of each warp of
 // its cluster. Keys to be ordered lie where the stages were, but in a cluster others send theirs, and what they have
 // seen, while stages are in use.
-constexpr std::size_t shared_bytes(const Plan& plan, int cluster) {
+constexpr std::size_t shared_bytes(const Plan& plan, int cluster, int stages) {
   const int keys = kKeysEach * kKeyBytes;
-  const int alone = stages(plan) * tile_bytes(plan.packs) + keys + plan.packs * 4;
+  const int alone = stages * tile_bytes(plan.packs) + keys + plan.packs * 4;
   const int together = cluster > 1 ? keys + 4 : 0;
   return static_cast<std::size_t>(plan.threads * (alone + together) +
                                   cluster * plan.threads / kWarp * kTallyBytes);
 }
 
+// Beside what a kernel declares.
+constexpr bool fits(const Plan& plan, const Machine& m) {
+  constexpr int kDeclared = 2048;
+  return plan.shared_bytes + kDeclared <= static_cast<std::size_t>(m.gpu.block_shared);
+}
+
+// As long stages and as large a block as are good and as there is memory for. Without a copy engine, or where a row
+// takes more than a copy, nothing comes while a stage is looked at, and one is enough.
 inline Plan part(std::string_view variant, const Problem& p, const Machine& m, int split,
                  int threads, int cluster = 1) {
   Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
   plan.chunk = static_cast<int>(ceil_div(packs(p), split));
   plan.blocks = p.rows * split;
-  plan.packs = packs_each(is_general(p), plan.blocks <= m.gpu.processors,
-                          ceil_div(plan.chunk, kFewPacks * threads));
   plan.general = is_general(p);
-  plan.shared_bytes = shared_bytes(plan, cluster);
-  return plan;
+  const int most = plan.general || m.gpu.sm < 90 ? 1 : kMostStages;
+  const auto with = [&](int packs_of_thread) {
+    plan.packs = packs_of_thread;
+    const auto all = static_cast<int>(ceil_div(plan.chunk, plan.packs * threads));
+    plan.shared_bytes = shared_bytes(plan, cluster, std::clamp(all, 1, most));
+    return fits(plan, m);
+  };
+  const int wished = packs_each(plan.general, plan.blocks <= m.gpu.processors,
+                                ceil_div(plan.chunk, kFewPacks * threads));
+  if (with(wished) || (wished == kManyPacks && with(kFewPacks))) return plan;
+  const bool may_be_smaller = cluster == 1 && threads / 2 >= least_threads(wanted(p));
+  return may_be_smaller ? part(variant, p, m, split, threads / 2) : plan;
+}
+
+// As a plan has memory for.
+constexpr int stages(const Plan& plan) {
+  const int cluster = plan.scratch_bytes > 0 ? 1 : plan.split;
+  return plan.shared_bytes >= shared_bytes(plan, cluster, kMostStages) ? kMostStages : 1;
 }
 
 // Keys of a block: as many that were offered, and as many to be ordered.
@@ -154,7 +171,7 @@ inline Plan grid_of(const Problem& p, const Machine& m, int parts, int threads) 
   plan.scratch_bytes =
       ticket_bytes(p.rows) +
       static_cast<std::size_t>(plan.blocks) *
-          static_cast<std::size_t>(kTallyBytes + grid_room(p, threads) * kKeyBytes);
+          static_cast<std::size_t>(kTallyBytes + grid_room(p, plan.threads) * kKeyBytes);
   return plan;
 }
 
@@ -195,23 +212,6 @@ inline int most_candidates(const Plan& plan) {
 
 // ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512: blocks a row, threads a block ---
 
-inline std::vector<std::string> launch_names(const Problem& p, const Machine& m) {
-  std::vector<std::string> names;
-  for (int threads = least_threads(wanted(p)); threads <= kMostThreads; threads *= 2) {
-    const std::string end = ":" + std::to_string(threads);
-    names.push_back("gpu_block:1" + end);
-    for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
-      if (!fits_cluster(p, m, split, threads)) continue;
-      names.push_back("gpu_cluster:" + std::to_string(split) + end);
-    }
-    for (int parts = 4; parts <= 256; parts *= 4) {
-      if (p.rows * parts > 4 * m.gpu.processors || packs(p) / parts < 64) continue;
-      names.push_back("gpu_grid:" + std::to_string(parts) + end);
-    }
-  }
-  return names;
-}
-
 inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, const Machine& m) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
@@ -227,13 +227,34 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
     return std::nullopt;
   }
   const std::string_view variant = text.substr(0, colon);
-  if (variant == "gpu_block" && split == 1) return block_of(p, m, threads);
+  const auto if_fits = [&](const Plan& plan) {
+    return plan.threads == threads && fits(plan, m) ? std::optional(plan) : std::nullopt;
+  };
+  if (variant == "gpu_block" && split == 1) return if_fits(block_of(p, m, threads));
   if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
-    return cluster_of(p, m, split, threads);
+    return if_fits(cluster_of(p, m, split, threads));
   }
   if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
-    return grid_of(p, m, split, threads);
+    return if_fits(grid_of(p, m, split, threads));
   return std::nullopt;
+}
+
+inline std::vector<std::string> launch_names(const Problem& p, const Machine& m) {
+  std::vector<std::string> names;
+  for (int threads = least_threads(wanted(p)); threads <= kMostThreads; threads *= 2) {
+    const std::string end = ":" + std::to_string(threads);
+    names.push_back("gpu_block:1" + end);
+    for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
+      if (!fits_cluster(p, m, split, threads)) continue;
+      names.push_back("gpu_cluster:" + std::to_string(split) + end);
+    }
+    for (int parts = 4; parts <= 256; parts *= 4) {
+      if (p.rows * parts > 4 * m.gpu.processors || packs(p) / parts < 64) continue;
+      names.push_back("gpu_grid:" + std::to_string(parts) + end);
+    }
+  }
+  std::erase_if(names, [&](const std::string& name) { return !plan_named(name, p, m); });
+  return names;
 }
 
 // ---- what can run, and what is chosen ---------------------------------------------------------------------
@@ -315,9 +336,13 @@ inline Plan best(const Problem& p, const Machine& m) {
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
-    return grid(p, m);
+    if (const Plan plan = grid(p, m); fits(plan, m)) return plan;
   }
-  return split > 1 ? cluster(p, m) : block(p, m);
+  if (split > 1) {
+    if (const Plan plan = cluster(p, m); fits(plan, m)) return plan;
+  }
+  const Plan plan = block(p, m);
+  return p.op == Op::topk && !fits(plan, m) ? sort(p, m) : plan;
 }
 
 }  // namespace onepass::gpu_choose

@@ -284,6 +284,11 @@ class Part {
   int begin_, end_;
 };
 
+// Between what is stored and z. Not 0: −inf stands for what is not there, and stays −inf.
+ONEPASS_HD inline float factor_of(double scale, double temperature) {
+  return std::fmax(static_cast<float>(scale / temperature), std::numeric_limits<float>::min());
+}
+
 // What the launch says of the rows, beside their own arguments.
 template <class Place>
 struct CommonOf {
@@ -296,7 +301,7 @@ struct CommonOf {
   int stages;
 
   __device__ float factor_for(double t) const {
-    return t == temperature.value ? factor : static_cast<float>(scale / t);
+    return t == temperature.value ? factor : factor_of(scale, t);
   }
 };
 using Common = CommonOf<Operand>;

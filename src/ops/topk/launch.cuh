@@ -35,7 +35,7 @@ CommonOf<Place> common_of(const RowArgs& args, const Plan& plan,
           .first_row = args.first_row,
           .scale = args.logits.scale,
           .temperature = each_row_at<Place>(temperature),
-          .factor = static_cast<float>(args.logits.scale / temperature.value),
+          .factor = factor_of(args.logits.scale, temperature.value),
           .size = plan.chunk,
           .stages = plan.chunk == 0 ? 0 : gpu_choose::stages(plan)};
 }

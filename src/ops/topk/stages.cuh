@@ -17,8 +17,8 @@ class Stages {
   using Tile = Held[P];
   static_assert(P * sizeof(Held) <= gpu_choose::tile_bytes(P));
 
-  // By a whole block, for packs [begin, end) of a row, with memory for two stages, or one if that is all. A barrier
-  // must come before the first is taken.
+  // By a whole block, for packs [begin, end) of a row, with memory for two stages, or one if that is all or if threads
+  // bring them. A barrier must come before the first is taken.
   __device__ Stages(Mbarrier (&full)[kSlots], std::byte* memory, const Row& row, int begin, int end)
       : full_(full), memory_(reinterpret_cast<Held*>(memory)), row_(row), begin_(begin), end_(end) {
     if constexpr (kCopies) {
@@ -64,7 +64,7 @@ class Stages {
  private:
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int step() { return static_cast<int>(blockDim.x); }
-  __device__ Held* slot(int c) const { return memory_ + c % kSlots * size(); }
+  __device__ Held* slot(int c) const { return memory_ + (kCopies ? c % kSlots : 0) * size(); }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
