@@ -86,10 +86,15 @@ Status facts_of(int device, const Facts*& out) {
       !status.ok()) {
     return status;
   }
-  if (Status status = status_of(static_cast<cudaError_t>(probe_kernel()), "looking for a kernel");
+  int compiled_for = 0;
+  if (Status status =
+          status_of(static_cast<cudaError_t>(probe_kernel(compiled_for)), "looking for a kernel");
       !status.ok()) {
     return status;
   }
+  // What kernels can do is what they were compiled for.
+  int sm = p.major * 10 + p.minor;
+  if (compiled_for > 0) sm = std::min(sm, compiled_for);
   Facts& facts = known[device];
   facts.name = p.name;
   facts.isa = text_of("sm_", p.major, p.minor);
@@ -100,7 +105,7 @@ Status facts_of(int device, const Facts*& out) {
                    .l2 = p.l2CacheSize,
                    .l3 = 0,
                    .tuning = {},
-                   .gpu = {.sm = p.major * 10 + p.minor,
+                   .gpu = {.sm = sm,
                            .processors = p.multiProcessorCount,
                            .block_threads = p.maxThreadsPerBlock,
                            .processor_threads = p.maxThreadsPerMultiProcessor,
@@ -134,9 +139,20 @@ Status allow_shared(const void* kernel, std::size_t bytes) {
   // Of the 48 KB that every kernel may have, ours use up to 8 in declared variables.
   constexpr std::size_t everybodys = 40 << 10;
   if (bytes <= everybodys) return {};
+  int device = 0;
+  cudaGetDevice(&device);
+  static std::mutex mutex;
+  static std::map<std::pair<int, const void*>, std::size_t> allowed;
+  const std::lock_guard lock(mutex);
+  std::size_t& most = allowed[{device, kernel}];
+  if (bytes <= most) return {};
   const cudaError_t error = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  if (error == cudaSuccess) return {};
+  if (error == cudaSuccess) {
+    most = bytes;
+    return {};
+  }
+  cudaGetLastError();
   return status_of(error, text_of("asking for ", bytes, " bytes of shared memory"));
 }
 

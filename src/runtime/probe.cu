@@ -11,9 +11,11 @@ __global__ void nothing() {}
 
 }  // namespace
 
-int probe_kernel() {
+int probe_kernel(int& sm) {
   cudaFuncAttributes attributes{};
-  return cudaFuncGetAttributes(&attributes, nothing);
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, nothing);
+  sm = attributes.ptxVersion;
+  return error;
 }
 
 }  // namespace onepass
