@@ -42,6 +42,14 @@ class Context {
     return context;
   }
 
+  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, which takes longer than
+  // all else that is checked: to a kernel a wrong one is a fault that no later call survives.
+  Context trusting() const {
+    Context context = *this;
+    context.trusts_ = true;
+    return context;
+  }
+
   // An op then checks its arguments and plans, tells here what it would do and why, and does nothing else.
   Context explaining(Explanation& told) const {
     Context context = *this;
@@ -54,6 +62,7 @@ class Context {
   void* stream() const { return stream_; }
   void* workspace() const { return workspace_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  bool trusts() const { return trusts_; }
   Explanation* explanation() const { return explanation_; }
 
  private:
@@ -64,6 +73,7 @@ class Context {
   void* stream_ = nullptr;
   void* workspace_ = nullptr;
   std::size_t workspace_bytes_ = 0;
+  bool trusts_ = false;
   Explanation* explanation_ = nullptr;
 };
 

@@ -87,8 +87,9 @@ Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype
 }
 
 Context Call::context() const {
-  Context context =
-      first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)) : Context::cpu(num_threads());
+  // Arrays say where they lie, and have been asked.
+  Context context = first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)).trusting()
+                                    : Context::cpu(num_threads());
   return asked_for != nullptr ? context.explaining(*asked_for) : context;
 }
 

@@ -32,7 +32,8 @@ std::string_view output_name(Op op) {
 }
 
 // What a kernel could only answer with a fault that no later call survives.
-Status check_gpu_memory(const RowArgs& args) {
+Status check_gpu_memory(const Context& context, const RowArgs& args) {
+  if (context.trusts()) return {};
   const Logits& z = args.logits;
   const std::pair<std::string_view, const Operand*> operands[] = {
       {"x", &z.x},
@@ -81,7 +82,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
   if (on_gpu) {
     args.stream = context.stream();
-    if (Status status = check_gpu_memory(args); !status.ok()) return status;
+    if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
     }

@@ -14,7 +14,8 @@ namespace onepass {
 namespace {
 
 // What a kernel could only answer with a fault that no later call survives.
-Status check_gpu_memory(const AttentionArgs& args) {
+Status check_gpu_memory(const Context& context, const AttentionArgs& args) {
+  if (context.trusts()) return {};
   const std::pair<std::string_view, const void*> arguments[] = {
       {"q", args.q.data},
       {"k", args.k.data},
@@ -81,7 +82,7 @@ Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTens
   if (problem.rows == 0) return {};
   if (on_gpu) {
     args.stream = context.stream();
-    if (Status status = check_gpu_memory(args); !status.ok()) return status;
+    if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
     }
@@ -104,7 +105,7 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
     for (const auto& [name, operand] :
          {std::pair("a", &args.a), std::pair("lse_a", &args.lse_a), std::pair("b", &args.b),
           std::pair("lse_b", &args.lse_b), std::pair("o", &args.o), std::pair("lse", &args.lse)}) {
-      if (!*operand) continue;
+      if (!*operand || context.trusts()) continue;
       if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
     }
     return merge_on_gpu(args);

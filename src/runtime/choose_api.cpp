@@ -29,7 +29,8 @@ std::string_view output_name(Op op) {
 }
 
 // What a kernel could only answer with a fault that no later call survives.
-Status check_gpu_memory(const RowArgs& args, const Select& select) {
+Status check_gpu_memory(const Context& context, const RowArgs& args, const Select& select) {
+  if (context.trusts()) return {};
   const Logits& z = args.logits;
   const std::pair<std::string_view, const Operand*> operands[] = {
       {args.op == Op::gate ? "scores" : "x", &z.x},
@@ -88,7 +89,7 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   if (problem.rows == 0) return {};
   if (on_gpu) {
     args.stream = context.stream();
-    if (Status status = check_gpu_memory(args, select); !status.ok()) return status;
+    if (Status status = check_gpu_memory(context, args, select); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
     }

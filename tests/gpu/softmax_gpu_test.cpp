@@ -36,9 +36,9 @@ class SoftmaxGpuTest : public testing::Test {
   Tensor y() const { return {y_.data(), DType::f32, {kRows, kCols}}; }
 
   // After whatever went wrong: a call that must work, and does.
-  void expect_usable() {
+  void expect_usable(const Context& context = Context::cuda()) {
     ASSERT_TRUE(gpu::fill(y_.data(), 0xFF, kBytes).ok());
-    const Status status = run("online");
+    const Status status = run("online", context);
     EXPECT_TRUE(status.ok()) << status.message();
     const Status done = gpu::synchronize();
     EXPECT_TRUE(done.ok()) << done.message();
@@ -63,6 +63,11 @@ TEST_F(SoftmaxGpuTest, HostMemoryIsRefusedByName) {
   const Status output = softmax(Context::cuda(), x(), {host.data(), DType::f32, {kRows, kCols}});
   EXPECT_NE(output.message().find("y: address"), std::string::npos) << output.message();
   expect_usable();
+}
+
+TEST_F(SoftmaxGpuTest, ATrustedPointerIsNotAskedAbout) {
+  EXPECT_FALSE(Context::cuda().trusts());
+  expect_usable(Context::cuda().trusting());
 }
 
 TEST_F(SoftmaxGpuTest, AnElementBetweenElementsIsRefused) {
