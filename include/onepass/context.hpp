@@ -42,8 +42,8 @@ class Context {
     return context;
   }
 
-  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, which takes longer than
-  // all else that is checked: to a kernel a wrong one is a fault that no later call survives.
+  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, and refuses what the GPU
+  // cannot reach: to a kernel that is a fault that no later call survives.
   Context trusting() const {
     Context context = *this;
     context.trusts_ = true;

@@ -7,34 +7,25 @@
 #include "ops/attention/check.hpp"
 #include "ops/attention/merge.hpp"
 #include "ops/variant.hpp"
-#include "runtime/gpu.hpp"
 #include "runtime/machine_of.hpp"
 
 namespace onepass {
 namespace {
 
-// What a kernel could only answer with a fault that no later call survives.
 Status check_gpu_memory(const Context& context, const AttentionArgs& args) {
-  if (context.trusts()) return {};
-  const std::pair<std::string_view, const void*> arguments[] = {
-      {"q", args.q.data},
-      {"k", args.k.data},
-      {"v", args.v.data},
-      {"o", args.o.data},
-      {"lse", args.lse.data},
-      {"mask.additive", args.additive.data},
-      {"mask.boolean", args.boolean.data},
-      {"mask.lengths", args.lengths.data},
-      {"alibi", args.alibi.data},
-      {"sinks", args.sinks.data},
-      {"q_offsets", args.q_offsets.data},
-      {"kv_offsets", args.kv_offsets.data},
-      {"pages", args.pages.table}};
-  for (const auto& [name, data] : arguments) {
-    if (data == nullptr) continue;
-    if (Status status = gpu::check_reachable(name, data); !status.ok()) return status;
-  }
-  return {};
+  return check_reachable(context, {{"q", args.q.data},
+                                   {"k", args.k.data},
+                                   {"v", args.v.data},
+                                   {"o", args.o.data},
+                                   {"lse", args.lse.data},
+                                   {"mask.additive", args.additive.data},
+                                   {"mask.boolean", args.boolean.data},
+                                   {"mask.lengths", args.lengths.data},
+                                   {"alibi", args.alibi.data},
+                                   {"sinks", args.sinks.data},
+                                   {"q_offsets", args.q_offsets.data},
+                                   {"kv_offsets", args.kv_offsets.data},
+                                   {"pages", args.pages.table}});
 }
 
 Explanation explain_merge(const MergeArgs& args) {
@@ -102,11 +93,14 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
   }
   if (context.device() == Device::cuda) {
     args.stream = context.stream();
-    for (const auto& [name, operand] :
-         {std::pair("a", &args.a), std::pair("lse_a", &args.lse_a), std::pair("b", &args.b),
-          std::pair("lse_b", &args.lse_b), std::pair("o", &args.o), std::pair("lse", &args.lse)}) {
-      if (!*operand || context.trusts()) continue;
-      if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
+    if (Status status = check_reachable(context, {{"a", args.a.data},
+                                                  {"lse_a", args.lse_a.data},
+                                                  {"b", args.b.data},
+                                                  {"lse_b", args.lse_b.data},
+                                                  {"o", args.o.data},
+                                                  {"lse", args.lse.data}});
+        !status.ok()) {
+      return status;
     }
     return merge_on_gpu(args);
   }

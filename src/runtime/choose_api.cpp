@@ -8,7 +8,6 @@
 #include "ops/topk/check.hpp"
 #include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
-#include "runtime/gpu.hpp"
 #include "runtime/machine_of.hpp"
 
 namespace onepass {
@@ -28,37 +27,30 @@ std::string_view output_name(Op op) {
   return op == Op::sample ? "token" : op == Op::gate ? "weights" : "values";
 }
 
-// What a kernel could only answer with a fault that no later call survives.
 Status check_gpu_memory(const Context& context, const RowArgs& args, const Select& select) {
-  if (context.trusts()) return {};
   const Logits& z = args.logits;
-  const std::pair<std::string_view, const Operand*> operands[] = {
-      {args.op == Op::gate ? "scores" : "x", &z.x},
-      {"scale", &z.scale_rows},
-      {"temperature", &z.temperature_rows},
-      {"mask.additive", &z.additive},
-      {"mask.boolean", &z.boolean},
-      {"mask.lengths", &z.lengths},
-      {output_name(args.op), &args.out},
-      {args.op == Op::gate ? "experts" : "indices", &select.indices},
-      {"lse", &args.lse},
-      {"target", &args.target},
-      {"target_logprob", &select.target_logprob},
-      {"target_rank", &select.target_rank},
-      {"temperature", &select.temperature.rows},
-      {"top_k", &select.top_k.rows},
-      {"top_p", &select.top_p.rows},
-      {"min_p", &select.min_p.rows},
-      {"seed", &select.seed.rows},
-      {"offset", &select.offset.rows},
-      {"logprob", &select.logprob},
-      {"valid", &select.valid},
-      {"bias", &select.bias}};
-  for (const auto& [name, operand] : operands) {
-    if (!*operand) continue;
-    if (Status status = gpu::check_reachable(name, operand->data); !status.ok()) return status;
-  }
-  return {};
+  return check_reachable(context,
+                         {{args.op == Op::gate ? "scores" : "x", z.x.data},
+                          {"scale", z.scale_rows.data},
+                          {"temperature", z.temperature_rows.data},
+                          {"mask.additive", z.additive.data},
+                          {"mask.boolean", z.boolean.data},
+                          {"mask.lengths", z.lengths.data},
+                          {output_name(args.op), args.out.data},
+                          {args.op == Op::gate ? "experts" : "indices", select.indices.data},
+                          {"lse", args.lse.data},
+                          {"target", args.target.data},
+                          {"target_logprob", select.target_logprob.data},
+                          {"target_rank", select.target_rank.data},
+                          {"temperature", select.temperature.rows.data},
+                          {"top_k", select.top_k.rows.data},
+                          {"top_p", select.top_p.rows.data},
+                          {"min_p", select.min_p.rows.data},
+                          {"seed", select.seed.rows.data},
+                          {"offset", select.offset.rows.data},
+                          {"logprob", select.logprob.data},
+                          {"valid", select.valid.data},
+                          {"bias", select.bias.data}});
 }
 
 template <class Options>

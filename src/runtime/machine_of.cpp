@@ -1,7 +1,6 @@
 #include "runtime/machine_of.hpp"
 
 #include <string>
-#include <utility>
 
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -26,6 +25,16 @@ Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out) 
                                         " bytes, the plan needs " + std::to_string(bytes)};
   }
   out = static_cast<std::byte*>(context.workspace());
+  return {};
+}
+
+Status check_reachable(const Context& context,
+                       std::initializer_list<std::pair<std::string_view, const void*>> arguments) {
+  if (context.trusts()) return {};
+  for (const auto& [name, data] : arguments) {
+    if (data == nullptr) continue;
+    if (Status status = gpu::check_reachable(name, data); !status.ok()) return status;
+  }
   return {};
 }
 

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
 
 #include "dispatch/choose.hpp"
 #include "dispatch/machine.hpp"
@@ -14,6 +17,11 @@ Status machine_of(const Context& context, Machine& machine);
 
 // At least `bytes` of a GPU's memory: the caller's own, or what the stream keeps.
 Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
+
+// That the GPU reaches what there is of a call's arguments, null being none: a kernel could only answer with a fault
+// that no later call survives. A context that trusts is not asked.
+Status check_reachable(const Context& context,
+                       std::initializer_list<std::pair<std::string_view, const void*>> arguments);
 
 // To a context that asks: the plan of a problem. False to all others, which go on.
 bool explained(const Context& context, const Problem& problem, const Machine& machine,

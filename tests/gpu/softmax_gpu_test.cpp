@@ -65,8 +65,16 @@ TEST_F(SoftmaxGpuTest, HostMemoryIsRefusedByName) {
   expect_usable();
 }
 
+// Nothing is launched: what would be asked next is refused.
 TEST_F(SoftmaxGpuTest, ATrustedPointerIsNotAskedAbout) {
-  EXPECT_FALSE(Context::cuda().trusts());
+  std::vector<float> host(kRows * kCols, 1.0F);
+  const auto refused = [&](const Context& context) {
+    return softmax(context.with_workspace(x_.data(), 1), {host.data(), DType::f32, {kRows, kCols}},
+                   y(), {.variant = "split_k"})
+        .message();
+  };
+  EXPECT_NE(refused(Context::cuda()).find("x: address"), std::string::npos);
+  EXPECT_NE(refused(Context::cuda().trusting()).find("a workspace of 1 bytes"), std::string::npos);
   expect_usable(Context::cuda().trusting());
 }
 
