@@ -37,9 +37,9 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   EXPECT_LE(plan.shared_bytes, m.gpu.block_shared) << what;
   if (plan.variant == "gpu_sort") return;
   if (plan.variant == "gpu_warp") {
-    EXPECT_LE(p.cols, gpu_choose::kMostExperts) << what;
-    EXPECT_LE(p.k, 32) << what;
-    EXPECT_GE(plan.blocks * plan.threads, 32 * p.rows) << what;
+    EXPECT_LE(p.cols, 32 * plan.row_threads) << what;
+    EXPECT_LE(p.k, plan.row_threads) << what;
+    EXPECT_GE(plan.blocks * plan.threads, plan.row_threads * p.rows) << what;
     return;
   }
   const int room = gpu_choose::room(plan);
