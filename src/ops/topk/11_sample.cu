@@ -3,9 +3,8 @@
 // Idea    without a filter, all tokens race in the read itself. With one, the candidates come as topk's do, the
 //         filters leave the first of them, and these race. A row finds all of its options on the device.
 // Versus  10_choose: what becomes of the keys.
-// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it three times
-//         more: what all weigh, a race of all, and what comes before its winner; twice more for each winner that
-//         the filters take out, and some ten times where top_k is more than the candidates.
+// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it once more for a race
+//         of those that are left, and twice before that to find out who these are by top_p, or by a top_k of thousands.
 // Limits  f32, f16, bf16; every option.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
@@ -65,16 +64,11 @@ __device__ inline Noise noise_of(const CommonOf<Place>& common,
           static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
 }
 
-// A token's part of the likeliest one's probability.
-static __device__ __noinline__ double weight_from(double m, float z) {
-  return exp(static_cast<double>(z) - m);
-}
-
 struct SampleShared {
   Team::Shared team;
   union {
     struct {
-      double sums[32];
+      BlockFold<Add<double>>::Scratch sums;
       int left;
     } filter;
     SearchShared search;
@@ -86,35 +80,22 @@ template <class Row>
 __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen,
                                     bool whole, SampleShared& shared) {
   const auto thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarp;
-  const auto m = static_cast<double>(chosen.total.state.m);
   const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
   if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
     return -1;  // a part of what nobody knows
   const int each = (chosen.count + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
   const int first = min(thread * each, chosen.count);
   const int end = min(first + each, chosen.count);
-  const auto weight = [&](int i) { return weight_from(m, row.z(value_of(chosen.keys[i]))); };
+  const auto weight = [&](int i) {  // a part of the likeliest token's
+    const float z = row.z(value_of(chosen.keys[i]));
+    return static_cast<double>(exponential(z - chosen.total.state.m));
+  };
   double mine = 0;
   for (int i = first; i < end; ++i) mine += weight(i);
-  // What comes before this thread's keys: within the warp, then of the warps.
-  double until = mine;
-#pragma unroll
-  for (int apart = 1; apart < kWarp; apart *= 2) {
-    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
-    if (lane >= apart) until += other;
-  }
   if (thread == 0) shared.filter.left = chosen.count + 1;
-  if (lane == kWarp - 1) shared.filter.sums[thread / kWarp] = until;
-  __syncthreads();
-  double before = until - mine;
-  double all = 0;
-  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
-    if (w < thread / kWarp) before += shared.filter.sums[w];
-    all += shared.filter.sums[w];
-  }
-  const double total = draw.top_k > 0 ? all : static_cast<double>(chosen.total.state.d);
-  double sum = before;
+  const Prefix prefix = prefix_of(mine, shared.filter.sums);
+  const double total = draw.top_k > 0 ? prefix.all : static_cast<double>(chosen.total.state.d);
+  double sum = prefix.before;
   for (int i = first; i < end; ++i) {
     const double w = each == 1 ? mine : weight(i);
     sum += w;
@@ -130,37 +111,30 @@ __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chos
   return by_k || whole ? chosen.count : -1;
 }
 
-// Among so many that no list has them. Who wins the race of all is the winner, if the filters leave him: tokens
-// that weigh less than a part top_p of all come before him. If they do not, they leave nobody below him either,
-// and those above him race again. Most races are the first.
+// Among so many that no list has them: those from the limits of the filters on.
 template <class Row>
-__device__ __noinline__ Key race_until_left(const Draw& draw, const Noise& noise, const Row& row,
-                                            int cols, double m, SampleShared& shared) {
-  const Search<Row> search(shared.search, row, cols, false);
-  const auto weigh = [&](float x) {
-    return static_cast<double>(exponential(row.z(x) - static_cast<float>(m)));
-  };
-  const double least = draw.min_p > 0 ? m + log(draw.min_p) : -HUGE_VAL;
-  Key limit = 0;  // of the filter by number
+__device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, const Row& row,
+                                         int cols, const State<float>& state,
+                                         const SearchMemory& memory, SampleShared& shared) {
+  const Search<Row> search(shared.search, memory, row, cols, state.m, false);
+  const float least =
+      draw.min_p > 0 ? state.m + static_cast<float>(log(draw.min_p)) : minus_infinity<float>();
+  Key limit = 0;
   if (draw.top_k > 0) {
-    limit = search.from(static_cast<double>(draw.top_k), [](float, Key) { return 1.0; });
+    limit = search.from(static_cast<double>(draw.top_k), 1.0, [](float, Key) { return 1.0; });
   }
-  const double enough =
-      draw.top_p < 1
-          ? draw.top_p * search.sum([&](float x, Key key) { return key >= limit ? weigh(x) : 0.0; })
-          : HUGE_VAL;
-  for (Key below = 0;;) {  // nobody from here down is left
-    const Key winner = search.largest([&](float x, Key key) {
-      const bool runs = key >= limit && key > below && static_cast<double>(row.z(x)) >= least;
-      return runs ? runner(row.z(x) - static_cast<float>(m), noise, index_of(key)) : Key{0};
-    });
-    if (draw.top_p >= 1) return winner;
-    const unsigned token = index_of(winner);
-    const Key own = key_of(row.at(token), token);
-    const double before = search.sum([&](float x, Key key) { return key > own ? weigh(x) : 0.0; });
-    if (before < enough) return winner;
-    below = own;
+  if (draw.top_p < 1) {
+    const Key of_k = limit;
+    const auto weigh = [&](float x, Key key) {
+      return key >= of_k ? static_cast<double>(exponential(row.z(x) - state.m)) : 0.0;
+    };
+    const double all = of_k > 0 ? search.sum(weigh) : static_cast<double>(state.d);
+    limit = max(limit, search.from(draw.top_p * all, 0x1p31 / static_cast<double>(state.d), weigh));
   }
+  const Racer racer =
+      race(row, cols, 0, (cols + 3) / 4, noise, state.m,
+           [&](float x, unsigned token) { return key_of(x, token) >= limit && row.z(x) >= least; });
+  return winner_of_block(racer.contest(), shared.team.best.keys);
 }
 
 template <class Row>
@@ -199,14 +173,14 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     const int left = left_by(draw, row, chosen, whole, shared);
     __syncthreads();
     if (left < 0) {
-      winner = race_until_left(draw, noise, row, cols, static_cast<double>(state.m), shared);
+      winner = race_of_left(draw, noise, row, cols, state, team.free_memory(), shared);
     } else {
-      Key mine = 0;
+      Contest contest;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {
-        const Key key = chosen.keys[i];
-        mine = max(mine, runner(row.z(value_of(key)) - state.m, noise, index_of(key)));
+        const unsigned token = index_of(chosen.keys[i]);
+        contest.enter(row.z(value_of(chosen.keys[i])) - state.m, noise.of(token), token);
       }
-      winner = BlockFold<LargestKey>(shared.team.best.keys).all(mine);
+      winner = winner_of_block(contest, shared.team.best.keys);
     }
   }
   if (threadIdx.x != 0) return;

@@ -3,7 +3,7 @@
 // Idea    a block a row: it reads the row until it knows that key, takes all keys from it on to the workspace and
 //         sorts them there.
 // Versus  10_choose: no candidates, so no limit to K, at the price of more reads.
-// Bytes   x about ten times, from L2 where it stays there; K keys log² K times.
+// Bytes   x four times, from L2 where it stays there; K keys log² K times.
 // Limits  f32, f16, bf16; every option of the row ops.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
@@ -35,6 +35,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     const __grid_constant__ TopkOutputs out, Key* keys, int size) {
   __shared__ SearchShared scratch;
+  __shared__ unsigned bins[SearchMemory::kBins];
   __shared__ BlockFold<MergeTallies>::Scratch tallies;
   __shared__ BlockFold<Add<float>>::Scratch sums;
   __shared__ int count;
@@ -42,9 +43,9 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
-  const Search<Row> search(scratch, row, static_cast<int>(common.space.cols), true);
+  const auto cols = static_cast<int>(common.space.cols);
   Tally mine = MergeTallies::identity();
-  search.each([&](float x, Key key) {
+  each_element(row, cols, true, [&](float x, Key key) {
     mine.state = merge(mine.state, row.fold_one(x).state);
     mine.before += target.follows(x, static_cast<int>(index_of(key))) ? 1 : 0;
   });
@@ -56,10 +57,11 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   answer.write_target(target, total.before);
   keys += blockIdx.x * static_cast<std::int64_t>(size);
   if (!answer.broken()) {
-    const Key limit = search.from(static_cast<double>(out.k), [](float, Key) { return 1.0; });
+    const Search search(scratch, {bins, keys, size}, row, cols, total.state.m, true);
+    const Key limit = search.from(static_cast<double>(out.k), 1.0, [](float, Key) { return 1.0; });
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
-    search.each([&](float, Key key) {
+    each_element(row, cols, true, [&](float, Key key) {
       if (key < limit) return;
       const int place = atomicAdd(&count, 1);
       if (place < size) keys[place] = key;

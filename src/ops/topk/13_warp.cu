@@ -30,21 +30,12 @@ __device__ inline float value_for_lane(TopkValues values, const State<float>& st
   }
 }
 
-// The usual call: rows at one distance from each other, in whole packs.
-bool is_packed(const RowArgs& args) {
-  const Operand& x = args.logits.x;
-  const int lanes = pack_lanes(x.dtype);
-  return args.space.rank <= 1 && x.col_stride == 1 && args.space.cols % lanes == 0 &&
-         (args.space.rows == 1 || x.row_strides[0] % lanes == 0) &&
-         reinterpret_cast<std::uintptr_t>(x.data) % kPackBytes == 0;
-}
-
 // Lanes of a warp have a row, N columns each.
 template <class In, int Lanes, int N, class Place>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void warp_rows(
     const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
-  constexpr bool kPacked = std::is_same_v<Place, FlatPlace>;
+  using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
   __shared__ KeySlots<Lanes> slots[gpu_choose::kGateThreads / Lanes];
   const std::int64_t own =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
@@ -54,11 +45,13 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   const double temperature = value_for(space, common.temperature, at);
   const float factor = common.factor_for(temperature);
   const auto* row = static_cast<const In*>(address_of(space, x, at));
-  const auto element_of = [&](int c) { return widen(row[kPacked ? c : c * x.col_stride]); };
-  const HeldRow<Lanes, N, kPacked ? Pack<In>::kLanes : 1> held(cols);
+  const std::int64_t stride = Held::kPack > 1 ? 1 : x.col_stride;
+  const auto element_of = [&](int c) { return widen(row[c * stride]); };
+  const Held held(cols);
   float values[N];
-  held.load(row, x.col_stride, values);
-  State<float> state = held.state(values, factor);
+  held.load(row, stride, values);
+  const auto lists = held.lists(values);
+  State<float> state = held.state(values, lists, factor);
   if (!(temperature > 0 && isfinite(temperature))) state = broken_state();
   const float lse = logsumexp(state);
   const bool broken = lse != lse;
@@ -90,7 +83,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
 
   // −inf is an element like others, after all of them, by its index; a NaN's row has no answer.
   const auto k = static_cast<int>(out.k);
-  const Key key = held.largest(values, k, slots[threadIdx.x / Lanes], element_of);
+  const Key key = held.largest(values, lists, k, slots[threadIdx.x / Lanes], element_of);
   const auto index = static_cast<int>(index_of(key));
   int to = lane;
   if (!out.sorted) {  // the place that its index has among those of all
@@ -120,8 +113,7 @@ Status run_warp(const RowArgs& args, const Plan& plan) {
 
 Status gpu_warp(const RowArgs& args, const Plan& plan) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return is_packed(args) ? run_warp<In, FlatPlace>(args, plan)
-                           : run_warp<In, Operand>(args, plan);
+    return in_packs(args) ? run_warp<In, FlatPlace>(args, plan) : run_warp<In, Operand>(args, plan);
   });
 }
 

@@ -8,7 +8,7 @@
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
 #include "dispatch/gpu_choose.hpp"
-#include "ops/row/logits.cuh"
+#include "ops/topk/answer.cuh"
 #include "ops/topk/held_row.cuh"
 #include "ops/topk/launch.cuh"
 #include "ops/topk/select.hpp"
@@ -17,70 +17,76 @@
 namespace onepass::ops::topk {
 namespace {
 
+template <class Place>
 struct GateArgs {
-  RowSpace space;
-  Operand x, bias, weights, experts;
+  SpaceOf<Place> space;
+  std::int64_t rows;
+  Place x, weights, experts;
+  FlatPlace bias;  // one an expert
   int k;
   bool soft, renormalize;
   float scale;
 };
 
-// The usual call: rows at one distance from each other, in whole packs, weights of the scores' dtype, no bias.
-bool is_packed(const GateArgs& a) {
-  const auto dense = [](const Operand& o) { return o.col_stride == 1; };
-  const int lanes = pack_lanes(a.x.dtype);
-  return a.space.rank <= 1 && dense(a.x) && dense(a.weights) && dense(a.experts) &&
-         a.weights.dtype == a.x.dtype && !a.bias && a.space.cols % lanes == 0 &&
-         (a.space.rows == 1 || a.x.row_strides[0] % lanes == 0) &&
-         reinterpret_cast<std::uintptr_t>(a.x.data) % kPackBytes == 0;
+template <class Place>
+GateArgs<Place> gate_args(const RowArgs& args) {
+  const Select& select = *args.select;
+  return {.space = space_of<Place>(args.space),
+          .rows = args.space.rows,
+          .x = place_of<Place>(args.logits.x),
+          .weights = place_of<Place>(args.out),
+          .experts = place_of<Place>(select.indices),
+          .bias = place_of<FlatPlace>(select.bias),
+          .k = static_cast<int>(select.k),
+          .soft = select.score == GateScore::softmax,
+          .renormalize = select.renormalize,
+          .scale = static_cast<float>(select.scale)};
 }
 
-template <class T>
-__device__ inline T* flat_row(const Operand& operand, std::int64_t row) {
-  return static_cast<T*>(operand.data) + row * operand.row_strides[0];
-}
-
-// Lanes of a warp have a row, N experts each. With a bias what is chosen by is not the score itself.
-template <class In, int Lanes, int N, bool Packed, bool Biased>
+// Lanes of a warp have a row, N experts each.
+template <class In, int Lanes, int N, class Place>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void gate_rows(
-    const __grid_constant__ GateArgs args) {
+    const __grid_constant__ GateArgs<Place> args) {
+  using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
   __shared__ KeySlots<Lanes> slots[gpu_choose::kGateThreads / Lanes];
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
-  const std::int64_t row = min(at, args.space.rows - 1);  // a warp works as a whole
-  const auto* x = Packed ? flat_row<const In>(args.x, row)
-                         : static_cast<const In*>(row_data(args.space, args.x, row));
-  const std::int64_t stride = Packed ? 1 : args.x.col_stride;
-  const HeldRow<Lanes, N, Packed ? Pack<In>::kLanes : 1> held(static_cast<int>(args.space.cols));
+  const std::int64_t row = min(at, args.rows - 1);  // a warp works as a whole
+  const auto* x = static_cast<const In*>(address_of(args.space, args.x, row));
+  const std::int64_t stride = Held::kPack > 1 ? 1 : args.x.col_stride;
+  const Held held(static_cast<int>(args.space.cols));
   float z[N];
   held.load(x, stride, z);
-  const State<float> whole = held.state(z, 1.0F);
+  auto lists = held.lists(z);
+  const State<float> whole = held.state(z, lists, 1.0F);
+  bool broken = args.soft ? whole.d != whole.d : whole.m != whole.m;
   const auto score = [&](float value) {
     return args.soft ? weight(whole, value) : 1.0F / (1.0F + exponential(-value));
   };
-  const auto chosen_by = [&](int e, float value) {
-    if constexpr (!Biased) return value;
+  const auto biased = [&](float value, int e) {
     return score(value) +
            element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
   };
-  bool broken = args.soft ? whole.d != whole.d : whole.m != whole.m;
-  if constexpr (Biased) {
-    bool odd = false;
+  if (args.bias) {  // what is chosen by is not the score itself
+    bool odd = broken;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      if (held.column(j) >= args.space.cols) continue;
-      z[j] = chosen_by(held.column(j), z[j]);
+      const int e = held.column(j);
+      if (e < args.space.cols) z[j] = biased(z[j], e);
       odd = odd || z[j] != z[j];
     }
-    broken = group_fold(broken || odd ? 1 : 0, Add<int>(), Lanes) != 0;
+    lists = held.lists(z);
+    broken = group_fold(odd ? 1 : 0, Add<int>(), Lanes) != 0;
   }
-  const Key key = held.largest(z, args.k, slots[threadIdx.x / Lanes],
-                               [&](int e) { return chosen_by(e, widen(x[e * stride])); });
+  const Key key = held.largest(z, lists, args.k, slots[threadIdx.x / Lanes], [&](int e) {
+    const float value = widen(x[e * stride]);
+    return args.bias ? biased(value, e) : value;
+  });
   const int lane = held.lane();
   const bool writes = lane < args.k;
   const auto expert = static_cast<int>(index_of(key));
   float kept = value_of(key);
-  if (Biased && writes && !broken) kept = widen(x[expert * stride]);
+  if (args.bias && writes && !broken) kept = widen(x[expert * stride]);
   kept = writes ? score(kept) : 0;
   float factor = args.scale;
   if (args.renormalize) {
@@ -88,37 +94,16 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     if (sum != 0) factor /= sum;
   }
   if (!writes || at != row) return;
-  const float answer = broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor;
-  const long long which = broken ? -1 : expert;
-  if constexpr (Packed) {
-    flat_row<In>(args.weights, row)[lane] = narrow<In>(answer);
-    if (args.experts.dtype == DType::i64) {
-      flat_row<long long>(args.experts, row)[lane] = which;
-    } else {
-      flat_row<int>(args.experts, row)[lane] = static_cast<int>(which);
-    }
-  } else {
-    write(row_data(args.space, args.weights, row), args.weights.dtype,
-          lane * args.weights.col_stride, answer);
-    write(row_data(args.space, args.experts, row), args.experts.dtype,
-          lane * args.experts.col_stride, which);
-  }
+  RowOut(args.space, args.weights, row)
+      .put(lane, broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor);
+  RowOut(args.space, args.experts, row).put(lane, broken ? -1LL : static_cast<long long>(expert));
 }
 
-template <class In>
-Status run_gate(const GateArgs& args, const Plan& plan, void* stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(plan.blocks);
-  config.blockDim = static_cast<unsigned>(plan.threads);
-  config.stream = static_cast<cudaStream_t>(stream);
+template <class In, class Place>
+Status run_gate(const RowArgs& args, const Plan& plan) {
+  const cudaLaunchConfig_t config = config_of(plan, args);
   return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    if (is_packed(args)) {
-      cudaLaunchKernelEx(&config, gate_rows<In, Lanes, N, true, false>, args);
-    } else if (args.bias) {
-      cudaLaunchKernelEx(&config, gate_rows<In, Lanes, N, false, true>, args);
-    } else {
-      cudaLaunchKernelEx(&config, gate_rows<In, Lanes, N, false, false>, args);
-    }
+    cudaLaunchKernelEx(&config, gate_rows<In, Lanes, N, Place>, gate_args<Place>(args));
     return launch_status(plan.variant);
   });
 }
@@ -126,18 +111,9 @@ Status run_gate(const GateArgs& args, const Plan& plan, void* stream) {
 }  // namespace
 
 Status gpu_gate(const RowArgs& args, const Plan& plan) {
-  const Select& select = *args.select;
-  const GateArgs gate{.space = args.space,
-                      .x = args.logits.x,
-                      .bias = select.bias,
-                      .weights = args.out,
-                      .experts = select.indices,
-                      .k = static_cast<int>(select.k),
-                      .soft = select.score == GateScore::softmax,
-                      .renormalize = select.renormalize,
-                      .scale = static_cast<float>(select.scale)};
-  return with_stored(args,
-                     [&]<class In>(Type<In>) { return run_gate<In>(gate, plan, args.stream); });
+  return with_stored(args, [&]<class In>(Type<In>) {
+    return in_packs(args) ? run_gate<In, FlatPlace>(args, plan) : run_gate<In, Operand>(args, plan);
+  });
 }
 
 }  // namespace onepass::ops::topk

@@ -4,6 +4,7 @@
 
 #include "core/pack.cuh"
 #include "merge/warp.cuh"
+#include "ops/row/logits.cuh"
 #include "ops/topk/key.cuh"
 
 namespace onepass::ops::topk {
@@ -16,17 +17,6 @@ struct KeySlots {
   static constexpr int kRoom = 2 * Lanes;
   Key key[kRoom + 1];
 };
-
-// The largest word of the row, for each of its lanes.
-template <int Lanes>
-__device__ inline unsigned largest_word(unsigned mine) {
-  if constexpr (Lanes == 32) return __reduce_max_sync(kAllLanes, mine);
-#pragma unroll
-  for (int distance = Lanes / 2; distance > 0; distance /= 2) {
-    mine = max(mine, exchange(mine, distance));
-  }
-  return mine;
-}
 
 // What the row's lanes before this one have, and all of them.
 struct Counted {
@@ -49,20 +39,66 @@ __device__ inline void order(unsigned& a, unsigned& b) {
   b = min(a, b);
   a = larger;
 }
-__device__ inline void sort_falling(unsigned (&w)[2]) { order(w[0], w[1]); }
-__device__ inline void sort_falling(unsigned (&w)[4]) {
-  order(w[0], w[1]);
-  order(w[2], w[3]);
-  order(w[0], w[2]);
-  order(w[1], w[3]);
-  order(w[1], w[2]);
+
+// Words that fall and then rise, or a turn of such, larger first.
+template <int N>
+__device__ inline void sort_bitonic(unsigned (&w)[N]) {
+#pragma unroll
+  for (int apart = N / 2; apart > 0; apart /= 2) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if ((i & apart) == 0) order(w[i], w[i + apart]);
+    }
+  }
+}
+
+// The eighth largest word of eight lanes that have four each.
+__device__ inline unsigned eighth_largest(unsigned (&mine)[4]) {
+  order(mine[0], mine[1]);
+  order(mine[3], mine[2]);
+  sort_bitonic(mine);
+  unsigned w[8];  // of two lanes, then the largest of four
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    w[i] = mine[i];
+    w[7 - i] = exchange(mine[i], 1);
+  }
+  sort_bitonic(w);
+  unsigned other[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) other[i] = exchange(w[7 - i], 2);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) w[i] = max(w[i], other[i]);
+  sort_bitonic(w);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) other[i] = exchange(w[7 - i], 4);
+  unsigned least = ~0U;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) least = min(least, max(w[i], other[i]));
+  return least;
+}
+
+// The K-th largest word, or one below it where others are alike, of 32 lanes that have two each.
+__device__ inline unsigned largest_but(int k, unsigned (&mine)[2]) {
+  order(mine[0], mine[1]);
+  unsigned best = 0;
+#pragma unroll 1
+  for (int found = 0; found < k;) {
+    best = __reduce_max_sync(kAllLanes, mine[0]);
+    const bool own = mine[0] == best;
+    found += __popc(__ballot_sync(kAllLanes, own));
+    mine[0] = own ? mine[1] : mine[0];
+    mine[1] = own ? 0 : mine[1];
+  }
+  return best;
 }
 
 // Up to Lanes · N elements. They come in packs of P, to each lane in turn, so that a load has 16 bytes where rows allow it.
 template <int Lanes, int N, int P>
 class HeldRow {
  public:
-  static_assert(N % P == 0 && N <= 32);
+  static constexpr int kPack = P;
+  static_assert((Lanes == 8 || Lanes == 32) && N % P == 0 && N >= 4 && N <= 32);
 
   __device__ explicit HeldRow(int cols)
       : lane_(static_cast<int>(threadIdx.x % Lanes)), cols_(cols) {}
@@ -79,14 +115,12 @@ class HeldRow {
       Pack<In> packs[N / P];
 #pragma unroll
       for (int v = 0; v < N / P; ++v) {
-        if (column(v * P) < cols_)
+        packs[v] = DenseLogits<In>::nothing();
+        if (column(v * P) < cols_) {
           packs[v] = *reinterpret_cast<const Pack<In>*>(row + column(v * P));
+        }
       }
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const float value = widen(element<In>(packs[j / P].word, j % P));
-        x[j] = column(j / P * P) < cols_ ? value : minus_infinity<float>();
-      }
+      widen(packs, x);
     } else {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -95,27 +129,43 @@ class HeldRow {
     }
   }
 
-  // Of all logits x · factor, for each lane. The factor is positive.
-  __device__ State<float> state(const float (&x)[N], float factor) const {
-    float m = x[0];
+  // A lane's elements in a few lists, and the largest of each; NaN where one is.
+  static constexpr int kLists = Lanes == 8 ? 4 : 2;
+  struct Lists {
+    float largest[kLists];
+  };
+  __device__ static Lists lists(const float (&x)[N]) {
+    Lists of;
 #pragma unroll
-    for (int j = 1; j < N; ++j) m = larger_or_nan(m, x[j]);
+    for (int j = 0; j < N; ++j) {
+      float& largest = of.largest[j % kLists];
+      largest = j < kLists ? x[j] : larger_or_nan(largest, x[j]);
+    }
+    return of;
+  }
+
+  // Of all logits x · factor, for each lane. The factor is positive.
+  __device__ static State<float> state(const float (&x)[N], const Lists& lists, float factor) {
+    float m = lists.largest[0];
+#pragma unroll
+    for (int i = 1; i < kLists; ++i) m = larger_or_nan(m, lists.largest[i]);
 #pragma unroll
     for (int distance = Lanes / 2; distance > 0; distance /= 2) {
       m = larger_or_nan(m, exchange(m, distance));
     }
     const float s = shift(m);
-    float d = 0;
+    float d[4] = {};
 #pragma unroll
-    for (int j = 0; j < N; ++j) d += power_of_two((x[j] - s) * (factor * kLog2E));
-    return {m * factor, group_fold(d, Add<float>(), Lanes)};
+    for (int j = 0; j < N; ++j) d[j % 4] += power_of_two((x[j] - s) * (factor * kLog2E));
+    return {m * factor, group_fold((d[0] + d[1]) + (d[2] + d[3]), Add<float>(), Lanes)};
   }
 
   // The K largest of x, K up to Lanes: lane i has the key of the i-th. again(c) is the x of column c once more: what a lane
   // has in its registers it cannot find by a number. A row with a NaN has keys of some sort.
   template <class Again>
-  __device__ Key largest(const float (&x)[N], int k, KeySlots<Lanes>& slots, Again again) const {
-    const float limit = limit_for(x, k);
+  __device__ Key largest(const float (&x)[N], const Lists& lists, int k, KeySlots<Lanes>& slots,
+                         Again again) const {
+    const float limit = limit_for(lists, k);
     unsigned reach = 0;
 #pragma unroll
     for (int j = 0; j < N; ++j) reach |= x[j] >= limit ? 1U << j : 0;
@@ -155,33 +205,14 @@ class HeldRow {
     return own >= 32 ? ~0U : (1U << own) - 1;
   }
 
-  // At least K reach it, and seldom many more: the row's elements are in 32 or 64 lists, of which it is the K-th of
-  // the largest.
-  __device__ float limit_for(const float (&x)[N], int k) const {
-    constexpr int kLists = Lanes < 32 ? 32 / Lanes : 2;
-    float largest[kLists];
+  // At least K reach it, and seldom many more: of the largest of all 32 or 64 lists it is the K-th, or, where eight is
+  // as many as there can be, the eighth.
+  __device__ static float limit_for(const Lists& lists, int k) {
+    unsigned word[kLists];
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      largest[j % kLists] = j < kLists ? x[j] : fmaxf(largest[j % kLists], x[j]);
-    unsigned head[kLists];
-#pragma unroll
-    for (int i = 0; i < kLists; ++i) head[i] = ordered(largest[i]);
-    sort_falling(head);
-    const unsigned own_row = (Lanes == 32 ? ~0U : (1U << Lanes) - 1)
-                             << (threadIdx.x % kWarp - lane_);
-    unsigned limit = 0;
-    int found = 0;
-#pragma unroll 1
-    for (int i = 0; i < k; ++i) {
-      const unsigned best = largest_word<Lanes>(head[0]);
-      const bool mine = head[0] == best;
-      limit = found < k ? best : limit;
-      found += __popc(__ballot_sync(kAllLanes, mine) & own_row);
-#pragma unroll
-      for (int j = 0; j + 1 < kLists; ++j) head[j] = mine ? head[j + 1] : head[j];
-      head[kLists - 1] = mine ? 0 : head[kLists - 1];
-    }
-    return value_of_word(limit);
+    for (int i = 0; i < kLists; ++i) word[i] = ordered(lists.largest[i]);
+    if constexpr (Lanes == 8) return value_of_word(eighth_largest(word));
+    if constexpr (Lanes == 32) return value_of_word(largest_but(k, word));
   }
 
   // Where more reach the limit than there is room for: the largest, K times.
@@ -206,6 +237,15 @@ class HeldRow {
 
   int lane_, cols_;
 };
+
+// The usual call: rows at one distance from each other, in whole packs.
+inline bool in_packs(const RowArgs& args) {
+  const Operand& x = args.logits.x;
+  const int lanes = pack_lanes(x.dtype);
+  return args.space.rank <= 1 && x.col_stride == 1 && args.space.cols % lanes == 0 &&
+         (args.space.rows == 1 || x.row_strides[0] % lanes == 0) &&
+         reinterpret_cast<std::uintptr_t>(x.data) % kPackBytes == 0;
+}
 
 // Calls body.operator()<Lanes, N>() with what a plan has for rows of `cols`.
 template <class Body>

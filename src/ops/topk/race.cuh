@@ -14,6 +14,13 @@ struct Noise {
   __device__ Words4 of_four(std::int64_t first_token) const {
     return words_of_tokens(seed, offset, first_token);
   }
+  __device__ std::uint32_t of(unsigned token) const {
+    const Words4 words = of_four(token);
+    std::uint32_t word = words[0];
+#pragma unroll
+    for (unsigned k = 1; k < 4; ++k) word = token % 4 == k ? words[k] : word;
+    return word;
+  }
 };
 
 // Called, not inlined: it is in double, and few tokens need it.
@@ -21,18 +28,66 @@ static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
   return static_cast<float>(gumbel(word));
 }
 
-// What a token runs with: noisy logits as keys, so that the largest wins and the lower token where two are equal.
-// z counts from near the row's largest: a sum with a large z would lose the noise.
-__device__ inline Key runner(float z, std::uint32_t word, unsigned token) {
-  return key_of(z + gumbel_of(word), token);
+// The same but for some 2^-20 of what it comes to. 1 − w comes from the word, too: it would have lost what w has in
+// digits that a float has not.
+__device__ inline float gumbel_guess(std::uint32_t word) {
+  const float w = fmaf(static_cast<float>(word), 0x1p-32F, 0x1p-33F);
+  const float rest = fmaf(static_cast<float>(~word), 0x1p-32F, 0x1p-33F);
+  return -__logf(w < 0.5F ? -log1pf(-w) : -__logf(rest));
 }
 
-__device__ inline Key runner(float z, const Noise& noise, unsigned token) {
-  const Words4 words = noise.of_four(token);
-  std::uint32_t word = words[0];
-#pragma unroll
-  for (unsigned k = 1; k < 4; ++k) word = token % 4 == k ? words[k] : word;
-  return runner(z, word, token);
+// How far a guess may be from the sum that it stands for, and then some.
+__device__ inline float margin_of(float guess) { return 2e-5F + 1e-6F * fabsf(guess); }
+
+// One thread's part in a race: who has the largest noisy logit of those that it has seen. A guess tells, but where it is too
+// close to call.
+class Contest {
+ public:
+  // z counts from near the row's largest: a sum with a large z would lose the noise.
+  __device__ void enter(float z, std::uint32_t word, unsigned token) {
+    const float guess = z + gumbel_guess(word);
+    const float margin = margin_of(guess);
+    if (!(guess + margin > guess_)) return;
+    if (guess - margin > guess_ || runner(z, word, token) > key()) {
+      z_ = z;
+      word_ = word;
+      token_ = token;
+      guess_ = guess;
+    }
+  }
+
+  __device__ float guess() const { return guess_; }  // −inf: nobody
+  // Whether its best may be that of all, if theirs was guessed like this.
+  __device__ bool may_win(float best) const {
+    return guess_ > minus_infinity<float>() && guess_ + margin_of(best) >= best;
+  }
+  // Noisy logits as keys, so that the largest wins and the lower token where two are equal; 0: nobody's.
+  __device__ Key key() const {
+    return guess_ > minus_infinity<float>() ? runner(z_, word_, token_) : 0;
+  }
+  // The same but for its value.
+  __device__ Key guessed_key() const { return key_of(guess_, token_); }
+
+ private:
+  __device__ static Key runner(float z, std::uint32_t word, unsigned token) {
+    return key_of(z + gumbel_of(word), token);
+  }
+
+  float z_ = 0;
+  std::uint32_t word_ = 0;
+  unsigned token_ = 0;
+  float guess_ = minus_infinity<float>();
+};
+
+// The key of who wins, for the whole block; its value is only good where it was needed to tell.
+__device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>::Scratch& keys) {
+  const BlockFold<LargestKey> block(keys);
+  const bool any = mine.guess() > minus_infinity<float>();
+  const Key best = block.all(any ? mine.guessed_key() : 0);
+  if (best == 0) return 0;
+  const bool contends = mine.may_win(value_of(best));
+  if (__syncthreads_count(contends) == 1) return best;
+  return block.all(contends ? mine.key() : 0);
 }
 
 // A logit to count from that all parts of a row agree on: the largest of its first few.
@@ -44,22 +99,28 @@ __device__ inline float start_of(const Row& row, int cols) {
   return isfinite(largest) ? largest : 0;
 }
 
-// Four neighbours, the first of them at a multiple of four, −inf where there are no more.
-template <class Row>
-__device__ inline void load_four(const Row& row, int four, int end, int cols, float (&z)[4]) {
+// Four neighbours, the first of them at a multiple of four, −inf where there are no more and for who may not run.
+template <class Row, class May>
+__device__ inline void load_four(const Row& row, int four, int end, int cols, May may,
+                                 float (&z)[4]) {
+  float x[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const int token = 4 * four + k;
-    z[k] = four < end && token < cols ? row.z(row.at(token)) : minus_infinity<float>();
+    x[k] = four < end && token < cols ? row.at(token) : minus_infinity<float>();
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    z[k] = may(x[k], static_cast<unsigned>(4 * four + k)) ? row.z(x[k]) : minus_infinity<float>();
   }
 }
 
-// One thread's part in a race.
+// One thread's tokens of a race that many run, and what all of them come to.
 class Racer {
  public:
   __device__ Racer(const Noise& noise, float start) : noise_(noise), start_(start) {}
 
-  // The noise is exact only for those that could still win: E ≥ w, so that z − log(w) is the most that a token
+  // Noise is looked at closely only for those that could still win: E ≥ w, so that z − log(w) is the most that a token
   // can have.
   __device__ void run(const float (&z)[4], int four) {
     float m = z[0];
@@ -69,35 +130,54 @@ class Racer {
 #pragma unroll
     for (int k = 0; k < 4; ++k) state.d += exponential(z[k] - shift(m));
     state_ = merge(state_, state);
+    constexpr float kMostNoise = 23;  // more than 33 · log(2), of the smallest word
+    if ((m - start_) + kMostNoise < to_beat_) return;
     const Words4 words = noise_.of_four(4 * static_cast<std::int64_t>(four));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float own_z = z[k] - start_;
       const float most = own_z - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
-      const float margin = 1e-4F + 4e-7F * fabsf(most);
-      if (most + margin > to_beat_ && z[k] > minus_infinity<float>()) {
-        const Key own = runner(own_z, words[k], static_cast<unsigned>(4 * four + k));
-        winner_ = own > winner_ ? own : winner_;
+      if (most + margin_of(most) > to_beat_ && z[k] > minus_infinity<float>()) {
+        contest_.enter(own_z, words[k], static_cast<unsigned>(4 * four + k));
       }
     }
   }
 
   // The warp's best so far is what each of its lanes has to beat.
   __device__ void meet() {
-    const unsigned of_warp = __reduce_max_sync(0xFFFFFFFFU, static_cast<unsigned>(winner_ >> 32));
-    if (of_warp != 0) to_beat_ = value_of_word(of_warp);
+    const float best = value_of_word(__reduce_max_sync(0xFFFFFFFFU, ordered(contest_.guess())));
+    to_beat_ = best - margin_of(best);
   }
 
   __device__ State<float> state() const { return state_; }
-  __device__ Key winner() const { return winner_; }  // 0: none
+  __device__ const Contest& contest() const { return contest_; }
 
  private:
   Noise noise_;
   float start_;
   State<float> state_ = identity<float>();
-  Key winner_ = 0;
+  Contest contest_;
   float to_beat_ = minus_infinity<float>();
 };
+
+// All tokens of [begin, end) fours that may run, by may(x, token): twice four a thread on their way at a time.
+template <class Row, class May>
+__device__ inline Racer race(const Row& row, int cols, int begin, int end, const Noise& noise,
+                             float start, May may) {
+  const auto step = static_cast<int>(blockDim.x);
+  Racer racer(noise, start);
+#pragma unroll 1
+  for (int i = begin; i < end; i += 2 * step) {
+    const int four = i + static_cast<int>(threadIdx.x);
+    float a[4], b[4];
+    load_four(row, four, end, cols, may, a);
+    load_four(row, four + step, end, cols, may, b);
+    racer.run(a, four);
+    racer.run(b, four + step);
+    racer.meet();
+  }
+  return racer;
+}
 
 // What a thread has of a race: the State of its tokens, and its warp's best.
 struct Raced {
@@ -107,27 +187,17 @@ struct Raced {
 
 // Called, not inlined, so that what races and what chooses do not share their registers.
 //
-// All tokens of a part, twice four a thread on their way at a time, each beside the part's tally; the winner's
-// key is offered.
+// All tokens of a part, each beside the part's tally; the winner's key is offered.
 template <class Row>
 __device__ __noinline__ Raced race_all(const Row& row, int cols, int rank, int parts,
                                        const Noise& noise, BestKeys best) {
-  const auto step = static_cast<int>(blockDim.x);
   const int fours = (cols + 3) / 4;
   const int size = (fours + parts - 1) / parts;
-  const int end = min(fours, size * (rank + 1));
-  Racer racer(noise, start_of(row, cols));
-#pragma unroll 1
-  for (int i = size * rank; i < end; i += 2 * step) {
-    const int four = i + static_cast<int>(threadIdx.x);
-    float a[4], b[4];
-    load_four(row, four, end, cols, a);
-    load_four(row, four + step, end, cols, b);
-    racer.run(a, four);
-    racer.run(b, four + step);
-    racer.meet();
-  }
-  const Key winner = warp_fold(racer.winner(), LargestKey());
+  const Racer racer = race(row, cols, size * rank, min(fours, size * (rank + 1)), noise,
+                           start_of(row, cols), [](float, unsigned) { return true; });
+  const float guess = warp_fold(racer.contest().guess(), Largest<float>());
+  const Key winner =
+      warp_fold(racer.contest().may_win(guess) ? racer.contest().key() : Key{0}, LargestKey());
   __syncthreads();
   if (threadIdx.x % 32 == 0 && winner != 0) best.offer(winner);
   return {racer.state(), winner == 0 ? minus_infinity<float>() : value_of(winner)};

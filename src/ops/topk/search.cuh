@@ -1,45 +1,79 @@
-// The key from which on a row's elements come to a weight, by a block that reads the row again and again: for
-// what is wanted of a row that is more than candidates can be.
+// The key from which on a row's elements come to a weight, by a block that reads the row a few times: for what is
+// wanted of a row that is more than candidates can be.
 #pragma once
 
 #include "ops/topk/choose.cuh"
 
 namespace onepass::ops::topk {
 
+// What threads before this one bring, and all of them. By a whole block; the slots are free again afterwards.
+struct Prefix {
+  double before, all;
+};
+__device__ inline Prefix prefix_of(double mine, BlockFold<Add<double>>::Scratch& of_warp) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const auto warp = static_cast<int>(threadIdx.x / kWarp);
+  double until = mine;
+#pragma unroll
+  for (int apart = 1; apart < kWarp; apart *= 2) {
+    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
+    if (lane >= apart) until += other;
+  }
+  if (lane == kWarp - 1) of_warp[warp] = until;
+  __syncthreads();
+  Prefix prefix{until - mine, 0};
+  for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
+    if (w < warp) prefix.before += of_warp[w];
+    prefix.all += of_warp[w];
+  }
+  __syncthreads();
+  return prefix;
+}
+
+// body(x, key) for every element, or those above −inf, by a block; several are on their way at once.
+template <class Row, class Body>
+__device__ inline void each_element(const Row& row, int cols, bool all, Body body) {
+  constexpr int kAhead = 8;
+  const auto step = static_cast<int>(blockDim.x);
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < cols; first += kAhead * step) {
+    float x[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int c = first + a * step;
+      x[a] = c < cols ? row.at(c) : minus_infinity<float>();
+    }
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int c = first + a * step;
+      if (x[a] > minus_infinity<float>() || (all && c < cols)) {
+        body(x[a], key_of(x[a], static_cast<unsigned>(c)));
+      }
+    }
+  }
+}
+
 struct SearchShared {
   BlockFold<Add<double>>::Scratch sums;
-  BlockFold<LargestKey>::Scratch keys;
+  int count;  // keys that are looked at one by one
+  int first;  // bin, or key, with which there is enough
+};
+
+// Larger than SearchShared, and where the kernel has it.
+struct SearchMemory {
+  static constexpr int kBins = 1024;
+  unsigned* bins;
+  Key* keys;
+  int room;  // a power of two
 };
 
 template <class Row>
 class Search {
  public:
-  // With or without what is −inf.
-  __device__ Search(SearchShared& shared, const Row& row, int cols, bool all)
-      : shared_(shared), row_(row), cols_(cols), all_(all) {}
-
-  // body(x, key) for every element, several being on their way at once.
-  template <class Body>
-  __device__ void each(Body body) const {
-    constexpr int kAhead = 8;
-    const auto step = static_cast<int>(blockDim.x);
-#pragma unroll 1
-    for (int first = static_cast<int>(threadIdx.x); first < cols_; first += kAhead * step) {
-      float x[kAhead];
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        const int c = first + a * step;
-        x[a] = c < cols_ ? row_.at(c) : minus_infinity<float>();
-      }
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        const int c = first + a * step;
-        if (x[a] > minus_infinity<float>() || (all_ && c < cols_)) {
-          body(x[a], key_of(x[a], static_cast<unsigned>(c)));
-        }
-      }
-    }
-  }
+  // With or without what is −inf. `m`: the row's largest z.
+  __device__ Search(SearchShared& shared, const SearchMemory& memory, const Row& row, int cols,
+                    float m, bool all)
+      : shared_(shared), memory_(memory), row_(row), cols_(cols), m_(m), all_(all) {}
 
   // Everybody leaves with the sum of what body(x, key) gives.
   template <class Body>
@@ -49,64 +83,183 @@ class Search {
     return BlockFold<Add<double>>(shared_.sums).all(mine);
   }
 
-  template <class Body>
-  __device__ Key largest(Body body) const {
-    Key mine = 0;
-    each([&](float x, Key key) { mine = max(mine, body(x, key)); });
-    return BlockFold<LargestKey>(shared_.keys).all(mine);
-  }
-
-  // The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest where there
-  // is not so much. Seven limits are tried at a time; it ends when one element is between two of them.
+  // The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest where there is not
+  // so much. weigh(x, key) is not negative, and all of them times `unit` come to less than 2^32.
+  //
+  // One read puts the weights into bins, of z at first and of keys in a narrower range then, which finds the bin that has
+  // the limit but for rounding. The next takes the bin's keys, and adds up exactly what is above them.
   template <class Weigh>
-  __device__ Key from(double wanted, Weigh weigh) const {
-    constexpr int kTried = 7;
-    Key low = 0;
-    Key high = ~Key{0};
-    double fewest = 0;                                  // elements from `high` on
-    double most = sum([](float, Key) { return 1.0; });  // and from `low` on
-    const Key least_index = static_cast<Key>(~static_cast<unsigned>(cols_ - 1));
-    while (most - fewest > 1 && high - low > 1) {
-      // Between keys of one value only indices are left to tell apart.
-      if (low >> 32 == (high - 1) >> 32) low = max(low, low >> 32 << 32 | least_index);
-      const Key apart = max((high - low) / (kTried + 1), Key{1});
-      double weights[kTried] = {};
-      double counts[kTried] = {};
-      each([&](float x, Key key) {
-        const double w = weigh(x, key);
-#pragma unroll
-        for (int t = 0; t < kTried; ++t) {
-          if (key >= low + (t + 1) * apart) {
-            weights[t] += w;
-            counts[t] += 1;
-          }
-        }
-      });
-      const Key start = low;
-#pragma unroll 1
-      for (int t = 0; t < kTried; ++t) {
-        const BlockFold<Add<double>> block(shared_.sums);
-        const double weight = block.all(weights[t]);
-        const double count = block.all(counts[t]);
-        const Key limit = start + (t + 1) * apart;
-        if (limit >= high) break;
-        if (weight >= wanted) {
-          low = limit;
-          most = count;
-        } else {
-          high = limit;
-          fewest = count;
-          break;
-        }
+  __device__ Key from(double wanted, double unit, Weigh weigh) const {
+    Range range{0, ~Key{0}};
+    for (bool whole = true; range.low < range.high; whole = false) {
+      if (!whole) range = narrowed(range);
+      const int bin = bin_of_limit(range, whole, wanted, unit, weigh);
+      const Range in_bin = whole ? range_of_logits(bin) : range_of_keys(range, bin);
+      const Weights weights = take(in_bin, weigh);
+      if (weights.above >= wanted) {
+        range.low = in_bin.high;
+      } else if (weights.above + weights.inside < wanted) {
+        range.high = in_bin.low;
+      } else if (shared_.count <= memory_.room) {
+        return first_with(wanted - weights.above, in_bin.low, weigh);
+      } else {
+        range = in_bin;
       }
     }
-    return low;
+    return range.low;
   }
 
  private:
+  static constexpr int kBins = SearchMemory::kBins;
+  static constexpr float kBinsOfUnit = 32;  // of z
+
+  struct Range {
+    Key low, high;  // from and to, this not included
+    __device__ bool has(Key key) const { return low <= key && key < high; }
+  };
+  struct Weights {
+    double above, inside;
+  };
+
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+
+  template <class Body>
+  __device__ void each(Body body) const {
+    each_element(row_, cols_, all_, body);
+  }
+
+  // Between keys of one value only indices are left to tell apart.
+  __device__ Range narrowed(Range range) const {
+    if (range.low >> 32 == (range.high - 1) >> 32) {
+      range.low = max(range.low, range.low >> 32 << 32 | ~static_cast<unsigned>(cols_ - 1));
+    }
+    return range;
+  }
+
+  // The first bin has the largest.
+  __device__ int bin_of_logit(float x) const {
+    return min(max(0, __float2int_rz((m_ - row_.z(x)) * kBinsOfUnit)), kBins - 1);  // of a NaN: 0
+  }
+  __device__ static int shift_of(const Range& range) {
+    constexpr int kBits = 10;
+    static_assert(1 << kBits == kBins);
+    return max(0, 64 - __clzll(static_cast<long long>(range.high - 1 - range.low)) - kBits);
+  }
+  __device__ static int bin_of_key(const Range& range, Key key) {
+    return static_cast<int>((range.high - 1 - key) >> shift_of(range));
+  }
+
+  // What falls into a bin. Bins do not rise with x, so the least word of a bin, and of the one before, can be bisected.
+  __device__ Range range_of_logits(int bin) const {
+    const auto least_word = [&](int b) {
+      unsigned low = ordered(minus_infinity<float>());
+      unsigned high = ordered(-minus_infinity<float>());
+      while (low < high) {
+        const unsigned middle = low + (high - low) / 2;
+        if (bin_of_logit(value_of_word(middle)) <= b) {
+          high = middle;
+        } else {
+          low = middle + 1;
+        }
+      }
+      return static_cast<Key>(low) << 32;
+    };
+    return {bin == kBins - 1 ? 0 : least_word(bin), bin == 0 ? ~Key{0} : least_word(bin - 1)};
+  }
+  __device__ static Range range_of_keys(const Range& range, int bin) {
+    const int shift = shift_of(range);
+    const Key high = range.high - (static_cast<Key>(bin) << shift);
+    return {high - range.low > Key{1} << shift ? high - (Key{1} << shift) : range.low, high};
+  }
+
+  // By weights that are rounded to units. The last bin where there is not enough.
+  template <class Weigh>
+  __device__ int bin_of_limit(const Range& range, bool whole, double wanted, double unit,
+                              Weigh weigh) const {
+    for (int b = thread(); b < kBins; b += threads()) memory_.bins[b] = 0;
+    if (thread() == 0) shared_.first = kBins - 1;
+    __syncthreads();
+    double above = 0;
+    each([&](float x, Key key) {
+      const double weight = weigh(x, key);
+      if (range.has(key)) {
+        atomicAdd(&memory_.bins[whole ? bin_of_logit(x) : bin_of_key(range, key)],
+                  static_cast<unsigned>(weight * unit + 0.5));
+      } else if (key >= range.high) {
+        above += weight;
+      }
+    });
+    above = BlockFold<Add<double>>(shared_.sums).all(above);
+    const int each_thread = (kBins + threads() - 1) / threads();
+    const int begin = min(thread() * each_thread, kBins);
+    const int end = min(begin + each_thread, kBins);
+    double mine = 0;
+    for (int b = begin; b < end; ++b) mine += memory_.bins[b];
+    double sum = prefix_of(mine, shared_.sums).before;
+    for (int b = begin; b < end; ++b) {
+      sum += memory_.bins[b];
+      if (sum >= (wanted - above) * unit) {
+        atomicMin(&shared_.first, b);
+        break;
+      }
+    }
+    __syncthreads();
+    return shared_.first;
+  }
+
+  // The keys of a range, as far as there is room, and exact sums.
+  template <class Weigh>
+  __device__ Weights take(const Range& range, Weigh weigh) const {
+    if (thread() == 0) shared_.count = 0;
+    __syncthreads();
+    Weights mine{};
+    each([&](float x, Key key) {
+      if (key < range.low) return;
+      const double weight = weigh(x, key);
+      (key < range.high ? mine.inside : mine.above) += weight;
+      if (key >= range.high) return;
+      const int at = atomicAdd(&shared_.count, 1);
+      if (at < memory_.room) memory_.keys[at] = key;
+    });
+    const BlockFold<Add<double>> block(shared_.sums);
+    return {block.all(mine.above), block.all(mine.inside)};
+  }
+
+  // Of the keys that were taken, the one with which there is enough; `low` if there is none.
+  template <class Weigh>
+  __device__ Key first_with(double wanted, Key low, Weigh weigh) const {
+    const int n = shared_.count;
+    int size = 2;
+    while (size < n) size *= 2;
+    for (int i = n + thread(); i < size; i += threads()) memory_.keys[i] = 0;
+    if (thread() == 0) shared_.first = n;
+    sort_descending(memory_.keys, size);
+    const int each_thread = (n + threads() - 1) / threads();
+    const int begin = min(thread() * each_thread, n);
+    const int end = min(begin + each_thread, n);
+    const auto weight = [&](int i) { return weigh(value_of(memory_.keys[i]), memory_.keys[i]); };
+    double mine = 0;
+    for (int i = begin; i < end; ++i) mine += weight(i);
+    double sum = prefix_of(mine, shared_.sums).before;
+    for (int i = begin; i < end; ++i) {
+      sum += weight(i);
+      if (sum >= wanted) {
+        atomicMin(&shared_.first, i);
+        break;
+      }
+    }
+    __syncthreads();
+    const int first = shared_.first;
+    __syncthreads();
+    return first < n ? memory_.keys[first] : low;
+  }
+
   SearchShared& shared_;
+  SearchMemory memory_;
   const Row& row_;
   int cols_;
+  float m_;
   bool all_;
 };
 
