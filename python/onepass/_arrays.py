@@ -3,7 +3,6 @@
 The extension asks `kind_of` once a type. None of the libraries is imported here: whoever has an array has done so.
 """
 
-import functools
 import sys
 from typing import Any
 
@@ -20,6 +19,8 @@ class Kind:
 
     immutable = False  # whether none may be written, whatever DLPack says
     tells_stream = False  # whether `stream` is the one that the library works on, so that order on it is enough
+    dtypes: tuple[Any, ...] = ()  # the library's own, in the order of _NAMES
+    quick: tuple[Any, Any] = (None, None)  # f(shape, strides, dtype) that do what `empty` does on a CPU, on a GPU
 
     def export(self, array: Any) -> tuple[Any, bool]:
         """A DLPack capsule, and whether it holds the bits of a bfloat16 as integers."""
@@ -67,28 +68,21 @@ class Torch(Kind):
 
     def __init__(self) -> None:
         torch = sys.modules["torch"]
-        self.dtypes = [getattr(torch, name) for name in _NAMES]
-        # What programs of torch.compile call for their results; torch.empty takes three times as long.
-        quick = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-        self.on_cpu = getattr(quick, "_empty_strided_cpu", None)
-        self.on_gpu = getattr(quick, "_empty_strided_cuda", None)
+        self.dtypes = tuple(getattr(torch, name) for name in _NAMES)
+        # What programs of torch.compile call for their results; torch.empty takes three times as long. On a GPU it takes
+        # the current one, so it will do where there is no other.
+        guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+        alone = torch.cuda.device_count() == 1
+        self.quick = (
+            getattr(guards, "_empty_strided_cpu", None),
+            getattr(guards, "_empty_strided_cuda", None) if alone else None,
+        )
 
     def empty(self, like: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: int) -> Any:
-        quick = self.on_cpu
-        if like.is_cuda:
-            # It takes the current GPU, so it will do where there is no other.
-            quick = self.on_gpu if _gpus() == 1 else None
-        if quick is not None:
-            return quick(shape, strides, self.dtypes[dtype])
         return like.new_empty(shape, dtype=self.dtypes[dtype])
 
     def stream(self, like: Any) -> int:
         return sys.modules["torch"].cuda.current_stream(like.device).cuda_stream
-
-
-@functools.cache
-def _gpus() -> int:
-    return sys.modules["torch"].cuda.device_count()
 
 
 class Cupy(Kind):

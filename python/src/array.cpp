@@ -117,6 +117,8 @@ const Kind::Facts& Kind::facts_of(nb::handle array) {
               .python = python,
               .capsule = python.attr("export"),
               .empty = python.attr("empty"),
+              .quick = {python.attr("quick")[0], python.attr("quick")[1]},
+              .dtypes = nb::borrow<nb::tuple>(python.attr("dtypes")),
               .immutable = nb::cast<bool>(python.attr("immutable")),
               .readable = nb::hasattr(object, "__dlpack__"),
               .differentiable = nb::hasattr(object, "requires_grad")};
@@ -127,6 +129,10 @@ Kind::Kind(nb::handle array) : like_(array), facts_(&facts_of(array)) {}
 
 Array Kind::read(std::string_view argument, nb::handle array) const {
   if (facts_->differentiable) check_gradient(argument, array);
+  return look(argument, array);
+}
+
+Array Kind::look(std::string_view argument, nb::handle array) const {
   if (facts_->exchange != nullptr) {
     dlpack::Tensor borrowed{};
     if (facts_->exchange->tensor_from_object(array.ptr(), &borrowed) != 0) {
@@ -166,12 +172,15 @@ Array Kind::read(std::string_view argument, nb::handle array) const {
   return read;
 }
 
-Array Kind::empty(std::span<const std::int64_t> shape, DType dtype) const {
+Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const {
   const Tensor dense(nullptr, dtype, shape);
-  const std::span strides(dense.strides.data(), shape.size());
-  nb::object made =
-      facts_->empty(like_, tuple_of(shape), tuple_of(strides), static_cast<int>(dtype));
-  Array array = Kind::of(made).read("out", made);
+  const nb::object extents = tuple_of(shape);
+  const nb::object strides = tuple_of({dense.strides.data(), shape.size()});
+  const auto type = static_cast<int>(dtype);
+  const nb::object& quick = facts_->quick[on_gpu ? 1 : 0];
+  nb::object made = quick.is_none() ? facts_->empty(like_, extents, strides, type)
+                                    : quick(extents, strides, facts_->dtypes[type]);
+  Array array = Kind::of(made).look("out", made);
   array.owner = std::move(made);
   array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
   return array;

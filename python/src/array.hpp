@@ -37,8 +37,8 @@ class Kind {
   static Kind of(nb::handle array) { return Kind(array); }
 
   Array read(std::string_view argument, nb::handle array) const;
-  // A new one, dense, beside the array that the kind was found from.
-  Array empty(std::span<const std::int64_t> shape, DType dtype) const;
+  // A new one, dense, beside the array that the kind was found from, which is on a GPU or not.
+  Array empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const;
   // A cudaStream_t, as Context::cuda takes it.
   void* stream(dlpack::Device device) const;
   bool readable() const { return facts_->readable; }
@@ -49,13 +49,16 @@ class Kind {
   struct Facts {
     const dlpack::ExchangeApi* exchange;  // null: there is none
     nb::object python;                    // the Kind of _arrays.py,
-    nb::object capsule, empty;            // and two of its methods
-    bool immutable;                       // no array of the kind may be written
-    bool readable;                        // has __dlpack__
-    bool differentiable;                  // has requires_grad
+    nb::object capsule, empty;            // two of its methods,
+    nb::object quick[2];  // what does the same on a CPU, on a GPU; None: there is none
+    nb::tuple dtypes;     // and what that takes for each DType
+    bool immutable;       // no array of the kind may be written
+    bool readable;        // has __dlpack__
+    bool differentiable;  // has requires_grad
   };
 
   explicit Kind(nb::handle array);
+  Array look(std::string_view argument, nb::handle array) const;
   static const Facts& facts_of(nb::handle array);
 
   nb::handle like_;  // the array that the kind was found from

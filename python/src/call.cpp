@@ -76,7 +76,7 @@ nb::handle Call::own_output(std::size_t index) const {
 Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype) {
   const nb::handle own = own_output(result_count_);
   if (own.is_none()) {
-    Array made = kind_.empty(shape, dtype);
+    Array made = kind_.empty(shape, dtype, first_.on_gpu());
     results_[result_count_++] = std::move(made.owner);
     return made.view;
   }
@@ -95,7 +95,7 @@ Context Call::context() const {
 
 nb::object Call::workspace(std::size_t bytes, Context& context) const {
   const std::int64_t extent[] = {static_cast<std::int64_t>(bytes)};
-  Array memory = kind_.empty(extent, DType::u8);
+  Array memory = kind_.empty(extent, DType::u8, first_.on_gpu());
   context = context.with_workspace(memory.view.data, bytes);
   return std::move(memory.owner);
 }

@@ -98,8 +98,9 @@ inline Plan part(std::string_view variant, const Problem& p, const Machine& m, i
     plan.shared_bytes = shared_bytes(plan, cluster, std::clamp(all, 1, most));
     return fits(plan, m);
   };
-  const int wished = packs_each(plan.general, plan.blocks <= m.gpu.processors,
-                                ceil_div(plan.chunk, kFewPacks * threads));
+  const std::int64_t few_stages = ceil_div(plan.chunk, kFewPacks * threads);
+  const bool alone = plan.blocks <= m.gpu.processors && few_stages > 1;
+  const int wished = packs_each(plan.general, alone, few_stages);
   if (with(wished) || (wished == kManyPacks && with(kFewPacks))) return plan;
   const bool may_be_smaller = cluster == 1 && threads / 2 >= least_threads(wanted(p));
   return may_be_smaller ? part(variant, p, m, split, threads / 2) : plan;

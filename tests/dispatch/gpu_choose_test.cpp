@@ -110,7 +110,8 @@ TEST(GpuChooseTest, WhatIsChosen) {
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
   const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
   EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
   EXPECT_EQ(packs(topk(4096, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::f32)),

@@ -79,25 +79,24 @@ struct SampleShared {
 template <class Row>
 __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen,
                                     bool whole, SampleShared& shared) {
-  const auto thread = static_cast<int>(threadIdx.x);
   const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
   if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
     return -1;  // a part of what nobody knows
-  const int each = (chosen.count + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
-  const int first = min(thread * each, chosen.count);
-  const int end = min(first + each, chosen.count);
+  const Run own(chosen.count);
   const auto weight = [&](int i) {  // a part of the likeliest token's
     const float z = row.z(value_of(chosen.keys[i]));
     return static_cast<double>(exponential(z - chosen.total.state.m));
   };
   double mine = 0;
-  for (int i = first; i < end; ++i) mine += weight(i);
-  if (thread == 0) shared.filter.left = chosen.count + 1;
+#pragma unroll 1
+  for (int i = own.begin; i < own.end; ++i) mine += weight(i);
+  if (threadIdx.x == 0) shared.filter.left = chosen.count + 1;
   const Prefix prefix = prefix_of(mine, shared.filter.sums);
   const double total = draw.top_k > 0 ? prefix.all : static_cast<double>(chosen.total.state.d);
   double sum = prefix.before;
-  for (int i = first; i < end; ++i) {
-    const double w = each == 1 ? mine : weight(i);
+#pragma unroll 1
+  for (int i = own.begin; i < own.end; ++i) {
+    const double w = weight(i);
     sum += w;
     const bool below = i > 0 && w < draw.min_p;
     const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
@@ -111,29 +110,36 @@ __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chos
   return by_k || whole ? chosen.count : -1;
 }
 
-// Among so many that no list has them: those from the limits of the filters on.
+// Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
 template <class Row>
 __device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, const Row& row,
                                          int cols, const State<float>& state,
-                                         const SearchMemory& memory, SampleShared& shared) {
-  const Search<Row> search(shared.search, memory, row, cols, state.m, false);
+                                         SampleShared& shared) {
+  extern __shared__ __align__(16) std::byte memory[];
+  const SearchMemory free{reinterpret_cast<unsigned*>(memory),
+                          reinterpret_cast<Key*>(memory + SearchMemory::kBins * sizeof(unsigned)),
+                          BestKeys::room()};
+  const Search<Row> search(shared.search, free, row, cols, state.m, false);
   const float least =
       draw.min_p > 0 ? state.m + static_cast<float>(log(draw.min_p)) : minus_infinity<float>();
   Key limit = 0;
   if (draw.top_k > 0) {
-    limit = search.from(static_cast<double>(draw.top_k), 1.0, [](float, Key) { return 1.0; });
+    limit =
+        search.from(static_cast<double>(draw.top_k), 1.0F, [](float, unsigned) { return 1.0F; });
   }
   if (draw.top_p < 1) {
     const Key of_k = limit;
-    const auto weigh = [&](float x, Key key) {
-      return key >= of_k ? static_cast<double>(exponential(row.z(x) - state.m)) : 0.0;
+    const auto weigh = [&](float x, unsigned index) {
+      return of_k == 0 || key_of(x, index) >= of_k ? exponential(row.z(x) - state.m) : 0.0F;
     };
     const double all = of_k > 0 ? search.sum(weigh) : static_cast<double>(state.d);
-    limit = max(limit, search.from(draw.top_p * all, 0x1p31 / static_cast<double>(state.d), weigh));
+    limit = max(limit, search.from(draw.top_p * all, 0x1p31F / state.d, weigh));
   }
+  const float least_x = value_of(limit);  // a NaN where there is none, and nothing is below that
   const Racer racer =
-      race(row, cols, 0, (cols + 3) / 4, noise, state.m,
-           [&](float x, unsigned token) { return key_of(x, token) >= limit && row.z(x) >= least; });
+      race(row, cols, 0, (cols + 3) / 4, noise, state.m, [&](float x, unsigned token) {
+        return !(x < least_x) && row.z(x) >= least && key_of(x, token) >= limit;
+      });
   return winner_of_block(racer.contest(), shared.team.best.keys);
 }
 
@@ -173,7 +179,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     const int left = left_by(draw, row, chosen, whole, shared);
     __syncthreads();
     if (left < 0) {
-      winner = race_of_left(draw, noise, row, cols, state, team.free_memory(), shared);
+      winner = race_of_left(draw, noise, row, cols, state, shared);
     } else {
       Contest contest;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {

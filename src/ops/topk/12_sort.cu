@@ -45,9 +45,9 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   const Target target = target_of(common, out, row, at);
   const auto cols = static_cast<int>(common.space.cols);
   Tally mine = MergeTallies::identity();
-  each_element(row, cols, true, [&](float x, Key key) {
+  each_element(row, cols, true, [&](float x, unsigned index) {
     mine.state = merge(mine.state, row.fold_one(x).state);
-    mine.before += target.follows(x, static_cast<int>(index_of(key))) ? 1 : 0;
+    mine.before += target.follows(x, static_cast<int>(index)) ? 1 : 0;
   });
   Tally total = BlockFold<MergeTallies>(tallies).all(mine);
   if (!(temperature > 0 && isfinite(temperature))) {
@@ -58,10 +58,12 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   keys += blockIdx.x * static_cast<std::int64_t>(size);
   if (!answer.broken()) {
     const Search search(scratch, {bins, keys, size}, row, cols, total.state.m, true);
-    const Key limit = search.from(static_cast<double>(out.k), 1.0, [](float, Key) { return 1.0; });
+    const Key limit =
+        search.from(static_cast<double>(out.k), 1.0F, [](float, unsigned) { return 1.0F; });
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
-    each_element(row, cols, true, [&](float, Key key) {
+    each_element(row, cols, true, [&](float x, unsigned index) {
+      const Key key = key_of(x, index);
       if (key < limit) return;
       const int place = atomicAdd(&count, 1);
       if (place < size) keys[place] = key;

@@ -99,19 +99,16 @@ __device__ inline float start_of(const Row& row, int cols) {
   return isfinite(largest) ? largest : 0;
 }
 
-// Four neighbours, the first of them at a multiple of four, −inf where there are no more and for who may not run.
-template <class Row, class May>
-__device__ inline void load_four(const Row& row, int four, int end, int cols, May may,
-                                 float (&z)[4]) {
-  float x[4];
+// Four neighbours, the first of them at a multiple of four, −inf where there are no more. In one load, where rows begin at
+// such an address.
+template <class Row>
+__device__ inline void load_four(const Row& row, int four, int end, int cols, bool aligned,
+                                 float (&x)[4]) {
+  if (aligned && four < end && 4 * four + 4 <= cols) return row.four(4 * four, x);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const int token = 4 * four + k;
     x[k] = four < end && token < cols ? row.at(token) : minus_infinity<float>();
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    z[k] = may(x[k], static_cast<unsigned>(4 * four + k)) ? row.z(x[k]) : minus_infinity<float>();
   }
 }
 
@@ -160,20 +157,32 @@ class Racer {
   float to_beat_ = minus_infinity<float>();
 };
 
-// All tokens of [begin, end) fours that may run, by may(x, token): twice four a thread on their way at a time.
+// All tokens of [begin, end) fours that may run, by may(x, token): a few fours a thread on their way at a time.
 template <class Row, class May>
 __device__ inline Racer race(const Row& row, int cols, int begin, int end, const Noise& noise,
                              float start, May may) {
+  constexpr int kAhead = 4;
   const auto step = static_cast<int>(blockDim.x);
+  const bool aligned = row.fours_are_aligned();
   Racer racer(noise, start);
 #pragma unroll 1
-  for (int i = begin; i < end; i += 2 * step) {
-    const int four = i + static_cast<int>(threadIdx.x);
-    float a[4], b[4];
-    load_four(row, four, end, cols, may, a);
-    load_four(row, four + step, end, cols, may, b);
-    racer.run(a, four);
-    racer.run(b, four + step);
+  for (int i = begin; i < end; i += kAhead * step) {
+    float x[kAhead][4];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      load_four(row, i + static_cast<int>(threadIdx.x) + a * step, end, cols, aligned, x[a]);
+    }
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) {
+      const int four = i + static_cast<int>(threadIdx.x) + a * step;
+      float z[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const bool runs = may(x[a][k], static_cast<unsigned>(4 * four + k));
+        z[k] = runs ? row.z(x[a][k]) : minus_infinity<float>();
+      }
+      racer.run(z, four);
+    }
     racer.meet();
   }
   return racer;

@@ -6,11 +6,13 @@
 
 namespace onepass::ops::topk {
 
-// What threads before this one bring, and all of them. By a whole block; the slots are free again afterwards.
+// What threads before this one bring, and all of them. By a whole block; the slots are free again afterwards. Called, not
+// inlined: instructions that are met once have to be fetched, too.
 struct Prefix {
   double before, all;
 };
-__device__ inline Prefix prefix_of(double mine, BlockFold<Add<double>>::Scratch& of_warp) {
+static __device__ __noinline__ Prefix prefix_of(double mine,
+                                                BlockFold<Add<double>>::Scratch& of_warp) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const auto warp = static_cast<int>(threadIdx.x / kWarp);
   double until = mine;
@@ -22,6 +24,7 @@ __device__ inline Prefix prefix_of(double mine, BlockFold<Add<double>>::Scratch&
   if (lane == kWarp - 1) of_warp[warp] = until;
   __syncthreads();
   Prefix prefix{until - mine, 0};
+#pragma unroll 1
   for (int w = 0; w < static_cast<int>(blockDim.x) / kWarp; ++w) {
     if (w < warp) prefix.before += of_warp[w];
     prefix.all += of_warp[w];
@@ -30,28 +33,60 @@ __device__ inline Prefix prefix_of(double mine, BlockFold<Add<double>>::Scratch&
   return prefix;
 }
 
-// body(x, key) for every element, or those above −inf, by a block; several are on their way at once.
+// body(x, index) for every element, or those above −inf, by a block; several are on their way at once.
 template <class Row, class Body>
 __device__ inline void each_element(const Row& row, int cols, bool all, Body body) {
-  constexpr int kAhead = 8;
+  const auto thread = static_cast<int>(threadIdx.x);
   const auto step = static_cast<int>(blockDim.x);
+  const auto look = [&](float x, std::int64_t column) {
+    if (all || x > minus_infinity<float>()) body(x, static_cast<unsigned>(column));
+  };
+  if constexpr (Row::kAny) {
+    constexpr int kAhead = 4;
 #pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < cols; first += kAhead * step) {
-    float x[kAhead];
+    for (int first = thread; first < cols; first += kAhead * step) {
+      float x[kAhead];
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      const int c = first + a * step;
-      x[a] = c < cols ? row.at(c) : minus_infinity<float>();
-    }
+      for (int a = 0; a < kAhead; ++a)
+        x[a] = first + a * step < cols ? row.at(first + a * step) : 0;
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      const int c = first + a * step;
-      if (x[a] > minus_infinity<float>() || (all && c < cols)) {
-        body(x[a], key_of(x[a], static_cast<unsigned>(c)));
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * step < cols) look(x[a], first + a * step);
       }
     }
+  } else {
+    constexpr int kAhead = 2;
+#pragma unroll 1
+    for (int first = thread; first < row.packs(); first += kAhead * step) {
+      typename Row::Stored pack[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * step < row.packs()) pack[a] = row.fetch(first + a * step);
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * step >= row.packs()) break;
+        float x[Row::kLanes];
+        Row::values(pack[a], x);
+#pragma unroll
+        for (int k = 0; k < Row::kLanes; ++k) look(x[k], row.column(first + a * step) + k);
+      }
+    }
+    if (thread < row.edges()) look(row.edge(thread), row.edge_column(thread));
   }
 }
+
+// A thread's own of n in a row, as many to each; their number is a power of two.
+struct Run {
+  int begin, end;
+
+  __device__ explicit Run(int n) {
+    const int shift = __ffs(static_cast<int>(blockDim.x)) - 1;
+    const int each = (n + static_cast<int>(blockDim.x) - 1) >> shift;
+    begin = min(static_cast<int>(threadIdx.x) * each, n);
+    end = min(begin + each, n);
+  }
+};
 
 struct SearchShared {
   BlockFold<Add<double>>::Scratch sums;
@@ -75,21 +110,21 @@ class Search {
                     float m, bool all)
       : shared_(shared), memory_(memory), row_(row), cols_(cols), m_(m), all_(all) {}
 
-  // Everybody leaves with the sum of what body(x, key) gives.
-  template <class Body>
-  __device__ double sum(Body body) const {
+  // Everybody leaves with the sum of what weigh(x, index) gives.
+  template <class Weigh>
+  __device__ double sum(Weigh weigh) const {
     double mine = 0;
-    each([&](float x, Key key) { mine += body(x, key); });
+    each([&](float x, unsigned index) { mine += static_cast<double>(weigh(x, index)); });
     return BlockFold<Add<double>>(shared_.sums).all(mine);
   }
 
   // The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest where there is not
-  // so much. weigh(x, key) is not negative, and all of them times `unit` come to less than 2^32.
+  // so much. weigh(x, index) is not negative, and all of them times `unit` come to less than 2^32.
   //
   // One read puts the weights into bins, of z at first and of keys in a narrower range then, which finds the bin that has
   // the limit but for rounding. The next takes the bin's keys, and adds up exactly what is above them.
   template <class Weigh>
-  __device__ Key from(double wanted, double unit, Weigh weigh) const {
+  __device__ Key from(double wanted, float unit, Weigh weigh) const {
     Range range{0, ~Key{0}};
     for (bool whole = true; range.low < range.high; whole = false) {
       if (!whole) range = narrowed(range);
@@ -175,31 +210,33 @@ class Search {
 
   // By weights that are rounded to units. The last bin where there is not enough.
   template <class Weigh>
-  __device__ int bin_of_limit(const Range& range, bool whole, double wanted, double unit,
+  __device__ int bin_of_limit(const Range& range, bool whole, double wanted, float unit,
                               Weigh weigh) const {
     for (int b = thread(); b < kBins; b += threads()) memory_.bins[b] = 0;
     if (thread() == 0) shared_.first = kBins - 1;
     __syncthreads();
     double above = 0;
-    each([&](float x, Key key) {
-      const double weight = weigh(x, key);
-      if (range.has(key)) {
-        atomicAdd(&memory_.bins[whole ? bin_of_logit(x) : bin_of_key(range, key)],
-                  static_cast<unsigned>(weight * unit + 0.5));
-      } else if (key >= range.high) {
-        above += weight;
-      }
-    });
+    const auto put = [&](int bin, float weight) {
+      const auto units = static_cast<unsigned>(__float2uint_rn(weight * unit));
+      if (units != 0) atomicAdd(&memory_.bins[bin], units);
+    };
+    if (whole) {
+      each([&](float x, unsigned index) { put(bin_of_logit(x), weigh(x, index)); });
+    } else {
+      each([&](float x, unsigned index) {
+        const Key key = key_of(x, index);
+        if (range.has(key)) put(bin_of_key(range, key), weigh(x, index));
+        if (key >= range.high) above += static_cast<double>(weigh(x, index));
+      });
+    }
     above = BlockFold<Add<double>>(shared_.sums).all(above);
-    const int each_thread = (kBins + threads() - 1) / threads();
-    const int begin = min(thread() * each_thread, kBins);
-    const int end = min(begin + each_thread, kBins);
+    const Run own(kBins);
     double mine = 0;
-    for (int b = begin; b < end; ++b) mine += memory_.bins[b];
+    for (int b = own.begin; b < own.end; ++b) mine += memory_.bins[b];
     double sum = prefix_of(mine, shared_.sums).before;
-    for (int b = begin; b < end; ++b) {
+    for (int b = own.begin; b < own.end; ++b) {
       sum += memory_.bins[b];
-      if (sum >= (wanted - above) * unit) {
+      if (sum >= (wanted - above) * static_cast<double>(unit)) {
         atomicMin(&shared_.first, b);
         break;
       }
@@ -214,11 +251,18 @@ class Search {
     if (thread() == 0) shared_.count = 0;
     __syncthreads();
     Weights mine{};
-    each([&](float x, Key key) {
+    const float least =
+        value_of(range.low);  // a NaN where there is none, and nothing is below that
+    each([&](float x, unsigned index) {
+      if (x < least) return;
+      const Key key = key_of(x, index);
       if (key < range.low) return;
-      const double weight = weigh(x, key);
-      (key < range.high ? mine.inside : mine.above) += weight;
-      if (key >= range.high) return;
+      const auto weight = static_cast<double>(weigh(x, index));
+      if (key >= range.high) {
+        mine.above += weight;
+        return;
+      }
+      mine.inside += weight;
       const int at = atomicAdd(&shared_.count, 1);
       if (at < memory_.room) memory_.keys[at] = key;
     });
@@ -235,14 +279,15 @@ class Search {
     for (int i = n + thread(); i < size; i += threads()) memory_.keys[i] = 0;
     if (thread() == 0) shared_.first = n;
     sort_descending(memory_.keys, size);
-    const int each_thread = (n + threads() - 1) / threads();
-    const int begin = min(thread() * each_thread, n);
-    const int end = min(begin + each_thread, n);
-    const auto weight = [&](int i) { return weigh(value_of(memory_.keys[i]), memory_.keys[i]); };
+    const Run own(n);
+    const auto weight = [&](int i) {
+      const Key key = memory_.keys[i];
+      return static_cast<double>(weigh(value_of(key), index_of(key)));
+    };
     double mine = 0;
-    for (int i = begin; i < end; ++i) mine += weight(i);
+    for (int i = own.begin; i < own.end; ++i) mine += weight(i);
     double sum = prefix_of(mine, shared_.sums).before;
-    for (int i = begin; i < end; ++i) {
+    for (int i = own.begin; i < own.end; ++i) {
       sum += weight(i);
       if (sum >= wanted) {
         atomicMin(&shared_.first, i);

@@ -4,7 +4,7 @@
 
 #include "merge/cluster.cuh"
 #include "merge/grid.cuh"
-#include "ops/topk/search.cuh"
+#include "ops/topk/choose.cuh"
 
 namespace onepass::ops::topk {
 
@@ -79,11 +79,6 @@ class Team {
   __device__ int size() const { return on_grid() ? meeting_.parts : size_; }
   __device__ int rank() const { return rank_; }
   __device__ std::int64_t row() const { return row_; }
-
-  // Once nobody needs a row's keys any more: that of its stages, and of what was offered.
-  __device__ SearchMemory free_memory() const {
-    return {reinterpret_cast<unsigned*>(memory_.stages), memory_.keys, BestKeys::room()};
-  }
 
   __device__ BestKeys best_of(int k) const { return {shared_.best, memory_.keys, memory_.list, k}; }
 
