@@ -112,9 +112,9 @@ __device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chos
 
 // Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
 template <class Row>
-__device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, const Row& row,
-                                         int cols, const State<float>& state,
-                                         SampleShared& shared) {
+__device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, const Row& of,
+                                         int cols, State<float> state, SampleShared& shared) {
+  const Row row = of;
   extern __shared__ __align__(16) std::byte memory[];
   const SearchMemory free{reinterpret_cast<unsigned*>(memory),
                           reinterpret_cast<Key*>(memory + SearchMemory::kBins * sizeof(unsigned)),
@@ -135,12 +135,20 @@ __device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, c
     const double all = of_k > 0 ? search.sum(weigh) : static_cast<double>(state.d);
     limit = max(limit, search.from(draw.top_p * all, 0x1p31F / state.d, weigh));
   }
-  const float least_x = value_of(limit);  // a NaN where there is none, and nothing is below that
-  const Racer racer =
-      race(row, cols, 0, (cols + 3) / 4, noise, state.m, [&](float x, unsigned token) {
-        return !(x < least_x) && row.z(x) >= least && key_of(x, token) >= limit;
-      });
-  return winner_of_block(racer.contest(), shared.team.best.keys);
+  // From the limit on: larger, or as large and not behind it.
+  const float lowest = limit == 0 ? minus_infinity<float>() : value_of(limit);
+  const unsigned last = limit == 0 ? ~0U : index_of(limit);
+  const auto keep_left = [&]<int N>(float(&z)[N][4], int first, int step) {
+#pragma unroll
+    for (int j = 0; j < 4 * N; ++j) {
+      const float x = z[j / 4][j % 4];
+      const auto token = static_cast<unsigned>(4 * (first + j / 4 * step) + j % 4);
+      const bool left = x > lowest || (x == lowest && token <= last);
+      z[j / 4][j % 4] = left && row.z(x) >= least ? row.z(x) : minus_infinity<float>();
+    }
+  };
+  const Contest contest = race(row, cols, 0, (cols + 3) / 4, noise, state.m, keep_left);
+  return winner_of_block(contest, shared.team.best.keys);
 }
 
 template <class Row>

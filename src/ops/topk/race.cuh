@@ -112,29 +112,23 @@ __device__ inline void load_four(const Row& row, int four, int end, int cols, bo
   }
 }
 
-// One thread's tokens of a race that many run, and what all of them come to.
+// One thread's tokens of a race that many run.
 class Racer {
  public:
   __device__ Racer(const Noise& noise, float start) : noise_(noise), start_(start) {}
 
-  // Noise is looked at closely only for those that could still win: E ≥ w, so that z − log(w) is the most that a token
-  // can have.
+  // The four from token 4 · four on; −inf for who does not run. Noise is looked at closely only for those that could still
+  // win: E ≥ w, so that a token can have z − log(w) at most, and none of them more than z + 33 · log(2).
   __device__ void run(const float (&z)[4], int four) {
-    float m = z[0];
-#pragma unroll
-    for (int k = 1; k < 4; ++k) m = larger_or_nan(m, z[k]);
-    State<float> state{m, 0};
-#pragma unroll
-    for (int k = 0; k < 4; ++k) state.d += exponential(z[k] - shift(m));
-    state_ = merge(state_, state);
-    constexpr float kMostNoise = 23;  // more than 33 · log(2), of the smallest word
-    if ((m - start_) + kMostNoise < to_beat_) return;
+    const float largest = fmaxf(fmaxf(z[0], z[1]), fmaxf(z[2], z[3]));
+    constexpr float kMostNoise = 23;
+    if (!((largest - start_) + kMostNoise >= to_beat_)) return;
     const Words4 words = noise_.of_four(4 * static_cast<std::int64_t>(four));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const float own_z = z[k] - start_;
-      const float most = own_z - __logf(fmaf(static_cast<float>(words[k]), 0x1p-32F, 0x1p-33F));
-      if (most + margin_of(most) > to_beat_ && z[k] > minus_infinity<float>()) {
+      const float reach = power_of_two(fmaf(own_z - to_beat_, kLog2E, 32.01F));  // of w, by 2^32
+      if (static_cast<float>(words[k]) < reach) {
         contest_.enter(own_z, words[k], static_cast<unsigned>(4 * four + k));
       }
     }
@@ -143,49 +137,43 @@ class Racer {
   // The warp's best so far is what each of its lanes has to beat.
   __device__ void meet() {
     const float best = value_of_word(__reduce_max_sync(0xFFFFFFFFU, ordered(contest_.guess())));
-    to_beat_ = best - margin_of(best);
+    to_beat_ = best - 2 * margin_of(best);
   }
 
-  __device__ State<float> state() const { return state_; }
   __device__ const Contest& contest() const { return contest_; }
 
  private:
   Noise noise_;
   float start_;
-  State<float> state_ = identity<float>();
   Contest contest_;
   float to_beat_ = minus_infinity<float>();
 };
 
-// All tokens of [begin, end) fours that may run, by may(x, token): a few fours a thread on their way at a time.
-template <class Row, class May>
-__device__ inline Racer race(const Row& row, int cols, int begin, int end, const Noise& noise,
-                             float start, May may) {
+// The tokens of [begin, end) fours: a few fours a thread on their way at a time. see(x) gets what was loaded, −inf where
+// there are no more, and leaves the logits of those that run.
+template <class Row, class See>
+__device__ inline Contest race(const Row& row, int cols, int begin, int end, const Noise& noise,
+                               float start, See see) {
   constexpr int kAhead = 4;
   const auto step = static_cast<int>(blockDim.x);
   const bool aligned = row.fours_are_aligned();
   Racer racer(noise, start);
 #pragma unroll 1
   for (int i = begin; i < end; i += kAhead * step) {
-    float x[kAhead][4];
+    const int first = i + static_cast<int>(threadIdx.x);
+    float z[kAhead][4];
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      load_four(row, i + static_cast<int>(threadIdx.x) + a * step, end, cols, aligned, x[a]);
+      load_four(row, first + a * step, end, cols, aligned, z[a]);
     }
+    see(z, first, step);
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
-      const int four = i + static_cast<int>(threadIdx.x) + a * step;
-      float z[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        const bool runs = may(x[a][k], static_cast<unsigned>(4 * four + k));
-        z[k] = runs ? row.z(x[a][k]) : minus_infinity<float>();
-      }
-      racer.run(z, four);
+      racer.run(z[a], first + a * step);
+      if (a == kAhead - 1 || i == begin) racer.meet();
     }
-    racer.meet();
   }
-  return racer;
+  return racer.contest();
 }
 
 // What a thread has of a race: the State of its tokens, and its warp's best.
@@ -194,22 +182,35 @@ struct Raced {
   float best;
 };
 
-// Called, not inlined, so that what races and what chooses do not share their registers.
+// Called, not inlined, so that what races and what chooses do not share their registers; it takes copies to have in its own.
 //
 // All tokens of a part, each beside the part's tally; the winner's key is offered.
 template <class Row>
-__device__ __noinline__ Raced race_all(const Row& row, int cols, int rank, int parts,
+__device__ __noinline__ Raced race_all(const Row& of, int cols, int rank, int parts,
                                        const Noise& noise, BestKeys best) {
+  const Row row = of;
   const int fours = (cols + 3) / 4;
   const int size = (fours + parts - 1) / parts;
-  const Racer racer = race(row, cols, size * rank, min(fours, size * (rank + 1)), noise,
-                           start_of(row, cols), [](float, unsigned) { return true; });
-  const float guess = warp_fold(racer.contest().guess(), Largest<float>());
-  const Key winner =
-      warp_fold(racer.contest().may_win(guess) ? racer.contest().key() : Key{0}, LargestKey());
+  State<float> state = identity<float>();
+  const auto count = [&]<int N>(float(&z)[N][4], int, int) {
+    float m = minus_infinity<float>();
+#pragma unroll
+    for (int j = 0; j < 4 * N; ++j) {
+      z[j / 4][j % 4] = row.z(z[j / 4][j % 4]);
+      m = larger_or_nan(m, z[j / 4][j % 4]);
+    }
+    float d = 0;
+#pragma unroll
+    for (int j = 0; j < 4 * N; ++j) d += exponential(z[j / 4][j % 4] - shift(m));
+    state = merge(state, {m, d});
+  };
+  const Contest contest = race(row, cols, size * rank, min(fours, size * (rank + 1)), noise,
+                               start_of(row, cols), count);
+  const float guess = warp_fold(contest.guess(), Largest<float>());
+  const Key winner = warp_fold(contest.may_win(guess) ? contest.key() : Key{0}, LargestKey());
   __syncthreads();
   if (threadIdx.x % 32 == 0 && winner != 0) best.offer(winner);
-  return {racer.state(), winner == 0 ? minus_infinity<float>() : value_of(winner)};
+  return {state, winner == 0 ? minus_infinity<float>() : value_of(winner)};
 }
 
 }  // namespace onepass::ops::topk
