@@ -2,6 +2,7 @@
 // depends on nothing but the row, its seed and its offset.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -20,10 +21,10 @@ using namespace test;
 
 constexpr std::int64_t kTokens = 24;
 
-std::vector<double> logits() {
+std::vector<double> logits(std::int64_t tokens = kTokens, double spread = 1.5) {
   std::mt19937 random(7);
-  std::normal_distribution<double> normal(0, 1.5);
-  std::vector<double> z(kTokens);
+  std::normal_distribution<double> normal(0, spread);
+  std::vector<double> z(static_cast<std::size_t>(tokens));
   for (double& value : z) value = static_cast<float>(normal(random));
   return z;
 }
@@ -31,10 +32,11 @@ std::vector<double> logits() {
 // Draws of one row, as many rows of a batch.
 std::vector<std::int64_t> draws(const std::vector<double>& z, std::int64_t count,
                                 SampleOptions options, int threads = 2) {
-  Values x(DType::f32, {count, kTokens});
+  const auto tokens_of_row = static_cast<std::int64_t>(z.size());
+  Values x(DType::f32, {count, tokens_of_row});
   for (std::int64_t r = 0; r < count; ++r) {
-    for (std::int64_t c = 0; c < kTokens; ++c)
-      x.set(r * kTokens + c, z[static_cast<std::size_t>(c)]);
+    for (std::int64_t c = 0; c < tokens_of_row; ++c)
+      x.set(r * tokens_of_row + c, z[static_cast<std::size_t>(c)]);
   }
   Values token(DType::i64, {count});
   const Status status = sample(Context::cpu(threads), x.tensor(), token.tensor(), options);
@@ -95,6 +97,29 @@ TEST(SampleTest, FollowsTheDistributionThatEachFilterLeavesSlow) {
                              " min_p " + std::to_string(min_p) + " T " +
                              std::to_string(temperature));
         }
+      }
+    }
+  }
+}
+
+// More are left than the candidates that one read finds.
+TEST(SampleTest, FollowsTheDistributionOfAWideNucleusSlow) {
+  std::vector<double> z = logits(700, 0.5);
+  std::int64_t seed = 100;
+  for (const bool ties : {false, true}) {
+    if (ties) {
+      for (double& value : z) value = std::round(2 * value) / 2;
+    }
+    for (const double top_p : {1.0, 0.7, 0.99}) {
+      for (const double min_p : {0.0, 0.1}) {
+        if (top_p == 1 && min_p == 0) continue;
+        const oracle::Row p = oracle::filtered(z, 0, top_p, min_p);
+        const auto left = std::count_if(p.begin(), p.end(), [](double each) { return each > 0; });
+        ASSERT_GT(left, 255);
+        const auto tokens = draws(z, 10000, {.top_p = top_p, .min_p = min_p, .seed = ++seed});
+        expect_follows(p, tokens,
+                       "top_p " + std::to_string(top_p) + " min_p " + std::to_string(min_p) +
+                           (ties ? " with ties" : ""));
       }
     }
   }

@@ -3,7 +3,8 @@
 // Idea    one read of the row makes its State and its candidates: an element that is not above the threshold
 //         costs a compare. Where many are (an ascending row), the maxima of interleaved groups first raise it.
 //         A sample is the winner of a race among the candidates that its filters leave, or among all.
-// Bytes   x once. A sample whose filters leave more than the candidates reads the row again for more of them.
+// Bytes   x once. A sample whose filters leave more than the candidates reads the row once more for their race, and twice
+//         before that where top_p says who they are.
 // Limits  none: every dtype, stride, mask, K and length.
 // Proof   tests/ops/topk_test.cpp, tests/ops/sample_test.cpp.
 
@@ -12,8 +13,11 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "core/simd/inline.hpp"
 #include "merge/lane-inl.hpp"
@@ -63,7 +67,7 @@ class Chooser {
         const T* z = TileOf(z_, c, n, buffers_);
         const T m = k_ > 0 ? OfferTile(z, n, c, k_, piece.best) : MaxOf(d, z, n);
         state = FoldBelow(d, z, n, state, m);
-        if (races_) race(z, n, c, piece.winner);
+        if (races_) race<false>(z, n, c, piece.winner);
         if (select_.target_rank) piece.rank += before_target(z, n, c);
       }
       piece.states.push_back(state);
@@ -174,7 +178,8 @@ class Chooser {
                               : std::min(kUnlessAsked, space.cols);
   }
 
-  // The race of a tile's tokens against the winner so far.
+  // The race of a tile's tokens against the winner so far; with gaps where many do not run.
+  template <bool Gaps>
   void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
     const hn::ScalableTag<T> d;
     const T m = MaxOf(d, z, n);
@@ -184,9 +189,15 @@ class Chooser {
     uint32_t word[kTile];
     for (size_t i = 0; i < n;) {
       const int64_t token = first + static_cast<int64_t>(i);
+      const size_t end = std::min(n, i + static_cast<size_t>(4 - token % 4));
+      if constexpr (Gaps) {
+        if (std::all_of(z + i, z + end, [](T x) { return x == minus_infinity<T>(); })) {
+          while (i < end) word[i++] = 0;
+          continue;
+        }
+      }
       const Words4 words = words_of_tokens(seed_, offset_, token);
-      for (auto k = static_cast<size_t>(token % 4); k < words.size() && i < n; ++k)
-        word[i++] = words[k];
+      for (auto k = static_cast<size_t>(token % 4); i < end; ++k) word[i++] = words[k];
     }
     const auto run = [&](size_t begin, size_t end) {
       for (size_t i = begin; i < end; ++i) {
@@ -236,20 +247,88 @@ class Chooser {
     const auto whole = [&] {
       return static_cast<int64_t>(sorted.size()) < k_ || k_ >= args_.space.cols;
     };
-    int64_t left = left_by(filters_, sorted, row, whole());
-    while (left < 0) {
-      k_ = std::min(args_.space.cols, 8 * k_);
-      Piece<T> more(k_);
-      fold(live(), more);
-      sorted = more.best.sorted();
-      left = left_by(filters_, sorted, row, whole());
-    }
+    const int64_t left = left_by(filters_, sorted, row, whole());
+    if (left < 0) return winner_of_left(row);
     Candidate<double> winner = no_winner();
     for (int64_t i = 0; i < left; ++i) {
       const Candidate<T>& c = sorted[static_cast<size_t>(i)];
       enter(c.z, c.index, gumbel_of_token(seed_, offset_, c.index), winner);
     }
     return winner;
+  }
+
+  // body(z, n, c) for every tile.
+  template <class Body>
+  void each_tile(Body body) {
+    for (int64_t c = live().begin; c < live().end; c += kTile) {
+      const auto n = static_cast<size_t>(std::min(kTile, live().end - c));
+      body(TileOf(z_, c, n, buffers_), n, c);
+    }
+  }
+
+  // Of so many that no list has them, without top_k: those that are not after the last one.
+  Candidate<double> winner_of_left(State<T> row) {
+    Candidate<T> last{minus_infinity<T>(), std::numeric_limits<int64_t>::max()};
+    if (filters_.top_p < 1) last = last_with(filters_.top_p * static_cast<double>(row.d), row.m);
+    if (filters_.min_p > 0) {
+      const auto least = static_cast<T>(static_cast<double>(row.m) + std::log(filters_.min_p));
+      if (least > last.z) last = {least, std::numeric_limits<int64_t>::max()};
+    }
+    Candidate<double> winner = no_winner();
+    each_tile([&](const T* z, size_t n, int64_t c) {
+      T left[kTile];
+      for (size_t i = 0; i < n; ++i) {
+        const bool ties = z[i] == last.z && c + static_cast<int64_t>(i) <= last.index;
+        left[i] = z[i] > last.z || ties ? z[i] : minus_infinity<T>();
+      }
+      race<true>(left, n, c, winner);
+    });
+    return winner;
+  }
+
+  // The token with which those before it come to a weight. A histogram of z, the weights below the maximum, has it in one
+  // of its bins; of these tokens it is found by order.
+  Candidate<T> last_with(double wanted, T m) {
+    constexpr size_t kBins = 1024;
+    const hn::ScalableTag<T> d;
+    const hn::RebindToSigned<decltype(d)> di;
+    const auto top = hn::Set(d, m);
+    const auto of_unit = hn::Set(d, T(32));
+    const auto last = hn::Set(d, T(kBins - 1));
+    hn::TFromD<decltype(di)> bin_of[kTile];
+    const auto find_bins = [&](const T* z, size_t n) {
+      ForEachPack(d, z, n, minus_infinity<T>(), [&](auto& v, size_t i) ONEPASS_INLINE {
+        for (size_t k = 0; k < std::size(v); ++k) {
+          const auto bin = hn::Min(hn::Mul(hn::Sub(top, v[k]), of_unit), last);
+          hn::StoreU(hn::ConvertTo(di, bin), di, bin_of + i + k * hn::Lanes(d));
+        }
+      });
+    };
+    std::array<double, kBins> bins{};
+    each_tile([&](const T* z, size_t n, int64_t) {
+      ExpTile(d, z, n, top, buffers_.other);
+      find_bins(z, n);
+      for (size_t i = 0; i < n; ++i) {
+        bins[static_cast<size_t>(bin_of[i])] += static_cast<double>(buffers_.other[i]);
+      }
+    });
+    size_t bin = 0;
+    double sum = 0;
+    while (bin < kBins - 1 && sum + bins[bin] < wanted) sum += bins[bin++];
+    std::vector<Candidate<T>> in_bin;
+    each_tile([&](const T* z, size_t n, int64_t c) {
+      find_bins(z, n);
+      for (size_t i = 0; i < n; ++i) {
+        if (static_cast<size_t>(bin_of[i]) != bin || z[i] == minus_infinity<T>()) continue;
+        in_bin.push_back({z[i], c + static_cast<int64_t>(i)});
+      }
+    });
+    std::sort(in_bin.begin(), in_bin.end());
+    for (const Candidate<T>& c : in_bin) {
+      sum += std::exp(static_cast<double>(c.z) - static_cast<double>(m));
+      if (sum >= wanted) return c;
+    }
+    return in_bin.empty() ? Candidate<T>{m, std::numeric_limits<int64_t>::max()} : in_bin.back();
   }
 
   const RowArgs& args_;
