@@ -39,7 +39,7 @@ class Best {
 
   void offer(T z, std::int64_t index) {
     kept_.push_back({z, index});
-    if (kept_.size() >= 2 * k_ + kRoom) cut();
+    if (kept_.size() >= k_ + k_ / 2 + kRoom) cut();
   }
 
   // K elements that are at least as large as `bound` have been offered.
@@ -53,7 +53,7 @@ class Best {
   }
 
  private:
-  static constexpr std::size_t kRoom = 64;
+  static constexpr std::size_t kRoom = 24;
 
   void cut() {
     if (kept_.size() <= k_ || k_ == 0) return;
@@ -85,15 +85,23 @@ void fill_up(std::vector<Candidate<T>>& chosen, std::int64_t k) {
   }
 }
 
-// A lower bound of the k-th largest of a tile: the k-th largest of the maxima of groups, of which there are at
-// least k. Groups are interleaved, so that in an ascending tile the bound is the k-th largest itself.
-inline constexpr std::size_t kMostGroups = 512;
+// A lower bound of the k-th largest of some elements: the k-th largest of the maxima of groups, of which there are at
+// least k. Groups are interleaved, so that of ascending elements the bound is the k-th largest itself.
+inline constexpr std::size_t kMostGroups = 4096;
 
-// How many groups, a power of two; 0 where the tile is too short for so many.
+// How many groups, a power of two; 0 where the elements are too few for so many.
 constexpr std::size_t groups_of(std::size_t n, std::size_t k) {
   std::size_t groups = 16;
   while (groups < 2 * k) groups *= 2;
   return groups > kMostGroups || n < 2 * groups ? 0 : groups;
+}
+
+// Elements of a long row that are looked at for a first bound, in whole tiles: some 64 a candidate, or fewer, where that is a
+// small part of the row. 0: none, the first tile's own bound does.
+constexpr std::int64_t sample_of(std::int64_t cols, std::int64_t k) {
+  std::int64_t sample = 1024;
+  while (sample < 64 * k && 16 * sample <= cols) sample *= 2;
+  return k > 32 && sample >= 8 * k && 8 * sample <= cols ? sample : 0;
 }
 
 }  // namespace onepass

@@ -60,6 +60,7 @@ class Chooser {
 
   void fold(Columns columns, Piece<T>& piece) {
     const hn::ScalableTag<T> d;
+    if (k_ > 0) bound_by_sample(columns, piece.best);
     for (int64_t chunk = columns.begin; chunk < columns.end; chunk += kChunk) {
       State<T> state = identity<T>();
       for (int64_t c = chunk; c < std::min(chunk + kChunk, columns.end); c += kTile) {
@@ -82,6 +83,20 @@ class Chooser {
   }
 
  private:
+  // A long row's first elements tell what need not be offered: much less than what is above a threshold that begins with
+  // the first tile.
+  void bound_by_sample(Columns columns, Best<T>& best) {
+    const int64_t sample = sample_of(columns.end - columns.begin, k_);
+    const size_t groups = groups_of(static_cast<size_t>(sample), static_cast<size_t>(k_));
+    if (groups == 0) return;
+    GroupMaxima<T> maxima(groups);
+    for (int64_t c = columns.begin; c < columns.begin + sample; c += kTile) {
+      maxima.take(TileOf(z_, c, kTile, buffers_), kTile);
+    }
+    // As many are at least as large, so all from it on are to be offered.
+    best.raise(std::nextafter(maxima.kth(static_cast<size_t>(k_)), minus_infinity<T>()));
+  }
+
   // A sample finds each row's temperature here, as it may be 0.
   static LogitsReader<T> reader(const RowArgs& args, int64_t row) {
     if (args.op != Op::sample) return {args.space, args.logits, row};
