@@ -69,8 +69,8 @@ class Torch(Kind):
     def __init__(self) -> None:
         torch = sys.modules["torch"]
         self.dtypes = tuple(getattr(torch, name) for name in _NAMES)
-        # What programs of torch.compile call for their results; torch.empty takes three times as long. On a GPU it takes
-        # the current one, so it will do where there is no other.
+        # What programs of torch.compile call for their results; torch.empty takes three times as long. It takes the
+        # current GPU, so it will do where there is no other.
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         alone = torch.cuda.device_count() == 1
         self.quick = (

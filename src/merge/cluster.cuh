@@ -31,6 +31,14 @@ __device__ inline void meet() {
                    : "memory");
 }
 
+// Nobody may send to a block that has not begun. Everybody says that he has, and waits for the others before the first value,
+// with the loads of a row between. To say so orders nothing (a release would hold up those loads until all memory agrees)
+// but barriers in shared memory, which have a fence of their own.
+__device__ inline void say_begun() { asm volatile("barrier.cluster.arrive.relaxed.aligned;"); }
+__device__ inline void wait_for_others() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
 // The same place in another block's shared memory.
 template <class T>
 __device__ inline const T* of_block(const T* place, int rank) {
@@ -64,15 +72,12 @@ class ClusterFold {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-  // Nobody may send to a block that has not begun: the arrival is here, the wait before the first value, and
-  // the loads of a row lie between. The arrival orders nothing (a release would hold up those loads until
-  // all memory agrees) but the barrier in shared memory, which has a fence of its own.
   __device__ explicit ClusterFold(Scratch& scratch) : scratch_(scratch), size_(cluster::size()) {
     if (size_ == 1) return;
     if (threadIdx.x == 0) {
       expect_bytes(scratch_.filled, size_ * warps() * static_cast<int>(sizeof(Value)));
     }
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+    cluster::say_begun();
   }
 
   // After it no block touches another any more, so each may end when it likes.
@@ -83,7 +88,7 @@ class ClusterFold {
       if (lane() == 0) scratch_.slots[warp] = mine;
       __syncthreads();
     } else {
-      asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      cluster::wait_for_others();
       if (lane() < size_) {
         send(mine, &scratch_.slots[rank() * warps() + warp], scratch_.filled, lane());
       }

@@ -114,7 +114,7 @@ class Team {
     Tally* slot = &memory_.tallies[(size_ > 1 ? rank_ * warps() : 0) + thread() / kWarp];
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (size_ > 1) {
-      asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+      cluster::wait_for_others();
       largest = onepass::group_fold(largest, Largest<float>(), size_);
       const int group = (rank_ * threads() + thread()) / size_;
       send(largest, &memory_.largest[group], shared_.heard, lane % size_);
@@ -129,15 +129,13 @@ class Team {
     best.bound(largest);
   }
 
-  // Nobody may send to a block that has not begun: the arrival is here, the wait before the first value, and the
-  // loads of a row lie between. The arrival orders nothing but the barriers, which have a fence of their own.
   __device__ void begin_cluster() const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     if (thread() == 0) {
       expect_bytes(shared_.heard, threads() * static_cast<int>(sizeof(float)));
       expect_senders(shared_.gathered, size_ - 1);
     }
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+    cluster::say_begun();
 #endif
   }
 
