@@ -338,8 +338,8 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
   return {};
 }
 
-// A warp a row where rows are short; a block where they are many, a cluster where they are few, the whole GPU where there are no clusters or
-// even they would leave a block with many tiles.
+// A few lanes where rows are short; a block where they are many, a cluster where they are few, the whole GPU where there
+// are no clusters or even they would leave a block with many tiles.
 inline Plan best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);

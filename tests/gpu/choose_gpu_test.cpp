@@ -203,6 +203,26 @@ TEST_F(ChooseGpuTest, DrawsAreTheCpus) {
   }
 }
 
+// Logits count from the first ones, until it turns out that the others are far from these.
+TEST_F(ChooseGpuTest, TheFirstTokensMayBeFarBelow) {
+  constexpr std::int64_t rows = 200, cols = 3001;
+  for (const float low : {-1e4F, -1e9F, -3e38F}) {
+    std::vector<float> logits = normal_logits(rows * cols);
+    for (std::int64_t i = 0; i < rows * cols; ++i) {
+      if (i % cols < 40) logits[static_cast<std::size_t>(i)] = low;
+    }
+    std::vector<std::int64_t> expected(rows);
+    ASSERT_TRUE(sample(Context::cpu(2), {logits.data(), DType::f32, {rows, cols}},
+                       Tensor{expected.data(), DType::i64, {rows}}, {.seed = 4})
+                    .ok());
+    const Array<float> x(logits);
+    const auto got = draw(x.data(), rows, cols, {.seed = 4});
+    int others = 0;
+    for (std::size_t r = 0; r < expected.size(); ++r) others += got[r] != expected[r] ? 1 : 0;
+    EXPECT_LE(others, 1) << low;
+  }
+}
+
 TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
   constexpr std::int64_t rows = 20000, cols = 24;
   const std::vector<float> one = normal_logits(cols, 1.5F);

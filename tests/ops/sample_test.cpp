@@ -125,6 +125,19 @@ TEST(SampleTest, FollowsTheDistributionOfAWideNucleusSlow) {
   }
 }
 
+// The sum that top_p is a part of is rounded, and may be more than its parts: then all are left, not one.
+TEST(SampleTest, ATopPNearOneLeavesAll) {
+  for (const double top_p : {0.9999999, 0.99999994, 0.999999999, 1 - 1e-15}) {
+    int argmax = 0;
+    for (std::int64_t row = 0; row < 30; ++row) {
+      const std::vector<double> z = logits(40000, 0.8 + 0.01 * static_cast<double>(row));
+      const auto likeliest = std::max_element(z.begin(), z.end()) - z.begin();
+      argmax += draws(z, 1, {.top_p = top_p, .seed = row})[0] == likeliest ? 1 : 0;
+    }
+    EXPECT_LE(argmax, 2) << top_p;  // of 30, at less than a thousandth each
+  }
+}
+
 TEST(SampleTest, OffsetsAndSeedsAreStreamsOfTheirOwn) {
   const std::vector<double> z = logits();
   const oracle::Row p = oracle::softmax(z);

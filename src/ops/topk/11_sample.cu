@@ -4,7 +4,8 @@
 //         filters leave the first of them, and these race. A row finds all of its options on the device.
 // Versus  10_choose: what becomes of the keys.
 // Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it once more for a race
-//         of those that are left, and twice before that to find out who these are by top_p, or by a top_k of thousands.
+//         of those that are left, and twice before that to find out who these are by top_p, or by a top_k of thousands; five
+//         times for both. Without a filter, once more where the largest logit is far from the first ones.
 // Limits  f32, f16, bf16; every option.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
@@ -135,9 +136,10 @@ __device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, c
     const double all = of_k > 0 ? search.sum(weigh) : static_cast<double>(state.d);
     limit = max(limit, search.from(draw.top_p * all, 0x1p31F / state.d, weigh));
   }
-  // From the limit on: larger, or as large and not behind it.
-  const float lowest = limit == 0 ? minus_infinity<float>() : value_of(limit);
-  const unsigned last = limit == 0 ? ~0U : index_of(limit);
+  // From the limit on: larger, or as large and not behind it. One below all keys has no value.
+  const bool limits = limit >= lowest_limit();
+  const float lowest = limits ? value_of(limit) : minus_infinity<float>();
+  const unsigned last = limits ? index_of(limit) : ~0U;
   const auto keep_left = [&]<int N>(float(&z)[N][4], int first, int step) {
 #pragma unroll
     for (int j = 0; j < 4 * N; ++j) {
@@ -179,15 +181,19 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
   Key winner = 0;
-  if (valid && (races || draw.greedy)) {
+  if (valid && races && fabsf(state.m - start_of(row, cols)) > kFarFromStart) {
+    winner = race_of_left(draw, noise_of(common, options, at), row, cols, state, shared);
+  } else if (valid && (races || draw.greedy)) {
     winner = chosen.keys[0];
   } else if (valid) {
     const bool whole = chosen.count < best.k() || best.k() >= cols;
     const Noise noise = noise_of(common, options, at);
     const int left = left_by(draw, row, chosen, whole, shared);
+    const Key likeliest = chosen.keys[0];
     __syncthreads();
     if (left < 0) {
       winner = race_of_left(draw, noise, row, cols, state, shared);
+      if (winner == 0) winner = likeliest;  // nobody else, by rounding
     } else {
       Contest contest;
       for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {

@@ -1,6 +1,6 @@
 // topk/20_gate: the experts of a token, by eight lanes or a warp.
 //
-// Idea    a row in the registers of a few lanes. The largest of each 32nd part of it make a limit that at least K
+// Idea    a row in the registers of a few lanes, as 32 or 64 lists. The largest of each make a limit that at least K
 //         experts reach, and seldom many more; an expert's place is how many of these are before it.
 // Versus  10_choose: no block, no barrier; four rows of a warp in the same instructions.
 // Bytes   scores once.

@@ -1,6 +1,6 @@
 // The K largest of what is offered, in any order of offering but each index once.
 //
-// A threshold keeps most out: K elements that are at least as large have been offered. What passes is kept
+// A threshold keeps most out: K elements are above it, or as large and have been offered. What passes is kept
 // until there is no room, then cut to K, and the threshold rises to the last of them.
 #pragma once
 
@@ -42,7 +42,7 @@ class Best {
     if (kept_.size() >= k_ + k_ / 2 + kRoom) cut();
   }
 
-  // K elements that are at least as large as `bound` have been offered.
+  // K elements are above `bound`, or as large and have been offered.
   void raise(T bound) { threshold_ = std::max(threshold_, bound); }
 
   // From the largest down.

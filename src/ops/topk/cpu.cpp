@@ -343,7 +343,7 @@ class Chooser {
       sum += std::exp(static_cast<double>(c.z) - static_cast<double>(m));
       if (sum >= wanted) return c;
     }
-    return in_bin.empty() ? Candidate<T>{m, std::numeric_limits<int64_t>::max()} : in_bin.back();
+    return {minus_infinity<T>(), std::numeric_limits<int64_t>::max()};  // all, by rounding
   }
 
   const RowArgs& args_;

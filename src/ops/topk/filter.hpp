@@ -17,7 +17,7 @@ struct Filters {
   bool none() const { return top_k == 0 && top_p >= 1 && min_p <= 0; }
 };
 
-// How many of the largest tokens are left; −1: more than the list has, so that it must be longer. `m` and `d`
+// How many of the largest tokens are left; −1: more than the list has. `m` and `d`
 // are the row's state, `whole` says that the list has every token that could be left.
 template <class T>
 std::int64_t left_by(const Filters& filters, const std::vector<Candidate<T>>& sorted, State<T> row,

@@ -78,7 +78,7 @@ __device__ inline unsigned eighth_largest(unsigned (&mine)[4]) {
   return least;
 }
 
-// The K-th largest word, or one below it where others are alike, of 32 lanes that have two each.
+// The K-th largest word of 32 lanes that have two each.
 __device__ inline unsigned largest_but(int k, unsigned (&mine)[2]) {
   order(mine[0], mine[1]);
   unsigned best = 0;

@@ -4,10 +4,9 @@
 #include <cstdint>
 
 #include "core/state.hpp"
+#include "ops/topk/key_range.hpp"
 
 namespace onepass {
-
-using Key = unsigned long long;  // as the warp's exchanges call 64 bits
 
 // Larger floats are larger words, −0 and +0 alike. A NaN does not come here.
 __device__ inline unsigned ordered(float z) {

@@ -54,7 +54,7 @@ HWY_INLINE int64_t CountIf(const T* z, size_t n, F f) {
   return static_cast<int64_t>(count);
 }
 
-// The maxima of interleaved groups of elements that come in vectors of 16 bytes. A NaN is no maximum.
+// The maxima of interleaved groups of elements, each group a lane of a vector or several. A NaN is no maximum.
 template <class T>
 class GroupMaxima {
  public:

@@ -90,7 +90,9 @@ __device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>
   return block.all(contends ? mine.key() : 0);
 }
 
-// A logit to count from that all parts of a row agree on: the largest of its first few.
+// A logit to count from that all parts of a row agree on before they have seen it: the largest of its first few. Where the
+// row's largest turns out to be far from it, noise was lost in the sums, and the race is void.
+inline constexpr float kFarFromStart = 64;
 template <class Row>
 __device__ inline float start_of(const Row& row, int cols) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);

@@ -96,7 +96,7 @@ struct SearchShared {
 
 // Larger than SearchShared, and where the kernel has it.
 struct SearchMemory {
-  static constexpr int kBins = 1024;
+  static constexpr int kBins = KeyBins::kMost;
   unsigned* bins;
   Key* keys;
   int room;  // a power of two
@@ -125,36 +125,36 @@ class Search {
   // the limit but for rounding. The next takes the bin's keys, and adds up exactly what is above them.
   template <class Weigh>
   __device__ Key from(double wanted, float unit, Weigh weigh) const {
-    Range range{0, ~Key{0}};
-    for (bool whole = true; range.low < range.high; whole = false) {
-      if (!whole) range = narrowed(range);
-      const int bin = bin_of_limit(range, whole, wanted, unit, weigh);
-      const Range in_bin = whole ? range_of_logits(bin) : range_of_keys(range, bin);
-      const Weights weights = take(in_bin, weigh);
-      if (weights.above >= wanted) {
-        range.low = in_bin.high;
-      } else if (weights.above + weights.inside < wanted) {
-        range.high = in_bin.low;
-      } else if (shared_.count <= memory_.room) {
-        return first_with(wanted - weights.above, in_bin.low, weigh);
-      } else {
-        range = in_bin;
+    bool whole = true;
+    const auto guess = [&](const KeyRange& range) {
+      if (whole) {
+        whole = false;
+        const int bin = bin_of_limit(
+            wanted, unit, kBins - 1, [&](float x, unsigned) { return bin_of_logit(x); }, weigh);
+        return range_of_logits(bin);
       }
-    }
-    return range.low;
+      const KeyRange narrow = narrowed(range);
+      const KeyBins bins(narrow);
+      return bins.at(bin_of_limit(
+          wanted, unit, bins.last(),
+          [&](float x, unsigned index) {
+            const Key key = key_of(x, index);
+            return key >= narrow.high ? kAbove : key >= narrow.low ? bins.of(key) : kBelow;
+          },
+          weigh));
+    };
+    return limit_with(
+        wanted, guess, [&](const KeyRange& part) { return take(part, weigh); },
+        [&](const KeyRange& part, const KeyWeights& weights) {
+          return first_with(wanted - weights.above, part.low, weigh);
+        });
   }
 
  private:
   static constexpr int kBins = SearchMemory::kBins;
   static constexpr float kBinsOfUnit = 32;  // of z
-
-  struct Range {
-    Key low, high;  // from and to, this not included
-    __device__ bool has(Key key) const { return low <= key && key < high; }
-  };
-  struct Weights {
-    double above, inside;
-  };
+  static constexpr int kAbove = -1;         // in no bin,
+  static constexpr int kBelow = kBins;      // nor here
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
@@ -165,7 +165,7 @@ class Search {
   }
 
   // Between keys of one value only indices are left to tell apart.
-  __device__ Range narrowed(Range range) const {
+  __device__ KeyRange narrowed(KeyRange range) const {
     if (range.low >> 32 == (range.high - 1) >> 32) {
       range.low = max(range.low, range.low >> 32 << 32 | ~static_cast<unsigned>(cols_ - 1));
     }
@@ -176,17 +176,9 @@ class Search {
   __device__ int bin_of_logit(float x) const {
     return min(max(0, __float2int_rz((m_ - row_.z(x)) * kBinsOfUnit)), kBins - 1);  // of a NaN: 0
   }
-  __device__ static int shift_of(const Range& range) {
-    constexpr int kBits = 10;
-    static_assert(1 << kBits == kBins);
-    return max(0, 64 - __clzll(static_cast<long long>(range.high - 1 - range.low)) - kBits);
-  }
-  __device__ static int bin_of_key(const Range& range, Key key) {
-    return static_cast<int>((range.high - 1 - key) >> shift_of(range));
-  }
 
   // What falls into a bin. Bins do not rise with x, so the least word of a bin, and of the one before, can be bisected.
-  __device__ Range range_of_logits(int bin) const {
+  __device__ KeyRange range_of_logits(int bin) const {
     const auto least_word = [&](int b) {
       unsigned low = ordered(minus_infinity<float>());
       unsigned high = ordered(-minus_infinity<float>());
@@ -202,33 +194,27 @@ class Search {
     };
     return {bin == kBins - 1 ? 0 : least_word(bin), bin == 0 ? ~Key{0} : least_word(bin - 1)};
   }
-  __device__ static Range range_of_keys(const Range& range, int bin) {
-    const int shift = shift_of(range);
-    const Key high = range.high - (static_cast<Key>(bin) << shift);
-    return {high - range.low > Key{1} << shift ? high - (Key{1} << shift) : range.low, high};
-  }
 
-  // By weights that are rounded to units. The last bin where there is not enough.
-  template <class Weigh>
-  __device__ int bin_of_limit(const Range& range, bool whole, double wanted, float unit,
+  // By weights that are rounded to units; bin_of(x, index) may be one of the two that are none. The last where there is
+  // not enough.
+  template <class BinOf, class Weigh>
+  __device__ int bin_of_limit(double wanted, float unit, int last, BinOf bin_of,
                               Weigh weigh) const {
     for (int b = thread(); b < kBins; b += threads()) memory_.bins[b] = 0;
-    if (thread() == 0) shared_.first = kBins - 1;
+    if (thread() == 0) shared_.first = last;
     __syncthreads();
     double above = 0;
-    const auto put = [&](int bin, float weight) {
+    each([&](float x, unsigned index) {
+      const int bin = bin_of(x, index);
+      if (bin == kBelow) return;
+      const float weight = weigh(x, index);
+      if (bin == kAbove) {
+        above += static_cast<double>(weight);
+        return;
+      }
       const auto units = static_cast<unsigned>(__float2uint_rn(weight * unit));
       if (units != 0) atomicAdd(&memory_.bins[bin], units);
-    };
-    if (whole) {
-      each([&](float x, unsigned index) { put(bin_of_logit(x), weigh(x, index)); });
-    } else {
-      each([&](float x, unsigned index) {
-        const Key key = key_of(x, index);
-        if (range.has(key)) put(bin_of_key(range, key), weigh(x, index));
-        if (key >= range.high) above += static_cast<double>(weigh(x, index));
-      });
-    }
+    });
     above = BlockFold<Add<double>>(shared_.sums).all(above);
     const Run own(kBins);
     double mine = 0;
@@ -247,12 +233,11 @@ class Search {
 
   // The keys of a range, as far as there is room, and exact sums.
   template <class Weigh>
-  __device__ Weights take(const Range& range, Weigh weigh) const {
+  __device__ KeyWeights take(const KeyRange& range, Weigh weigh) const {
     if (thread() == 0) shared_.count = 0;
     __syncthreads();
-    Weights mine{};
-    const float least =
-        value_of(range.low);  // a NaN where there is none, and nothing is below that
+    KeyWeights mine{};
+    const float least = value_of(range.low);  // nothing is below a NaN
     each([&](float x, unsigned index) {
       if (x < least) return;
       const Key key = key_of(x, index);
@@ -267,7 +252,11 @@ class Search {
       if (at < memory_.room) memory_.keys[at] = key;
     });
     const BlockFold<Add<double>> block(shared_.sums);
-    return {block.all(mine.above), block.all(mine.inside)};
+    mine.above = block.all(mine.above);
+    mine.few =
+        shared_.count <= memory_.room;  // between two barriers: the next turn begins with none
+    mine.inside = block.all(mine.inside);
+    return mine;
   }
 
   // Of the keys that were taken, the one with which there is enough; `low` if there is none.
