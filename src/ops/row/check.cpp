@@ -24,7 +24,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
   ONEPASS_TRY(lay_logits(options, shape, args.logits));
   NamedList inputs = option_tensors(options);
   NamedList twins;
-  (op == Op::logsumexp ? inputs : twins).push_back({"x", x});
+  (op == Op::logsumexp ? inputs : twins).add({{"x", x}});
   ONEPASS_TRY(check_overlaps({{"y", y}, {"lse", options.lse}}, inputs, twins, args.in_place));
   args.space = shape.space();
   collapse_present(args, {});
@@ -120,14 +120,14 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   args.z_loss = options.z_loss;
 
   NamedList inputs = option_tensors(options);
-  inputs.insert(inputs.end(), {{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}});
+  inputs.add({{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}});
   if (forward) {
-    inputs.push_back({"x", t.x});
+    inputs.add({{"x", t.x}});
     ONEPASS_TRY(
         check_overlaps({{"loss", t.loss}, {"lse", options.lse}}, inputs, {}, args.in_place));
   } else {
     NamedList outputs = {{"dx", t.dx}};
-    if (both) outputs.insert(outputs.end(), {{"loss", t.loss}, {"lse", options.lse}});
+    if (both) outputs.add({{"loss", t.loss}, {"lse", options.lse}});
     ONEPASS_TRY(check_overlaps(outputs, inputs, {{"x", t.x}}, args.in_place));
   }
   args.space = shape.space();
@@ -142,9 +142,12 @@ Status check_row_values(const RowArgs& args) {
                            [](double v) { return std::isfinite(v); }));
   ONEPASS_TRY(check_values("temperature", args.space, z.temperature_rows, "a positive number",
                            [](double v) { return v > 0 && std::isfinite(v); }));
-  ONEPASS_TRY(check_values("mask.lengths", args.space, z.lengths,
-                           "between 0 and " + std::to_string(args.space.cols),
-                           [cols](double v) { return v >= 0 && v <= cols; }));
+  if (z.lengths) {
+    ONEPASS_TRY(check_values("mask.lengths", args.space, z.lengths,
+                             "between 0 and " + std::to_string(args.space.cols),
+                             [cols](double v) { return v >= 0 && v <= cols; }));
+  }
+  if (!args.target) return {};  // before a text for an error is made
   const auto ignored = static_cast<double>(args.ignore_index);
   return check_values("target", args.space, args.target,
                       "a class below " + std::to_string(args.space.cols) + " or ignore_index " +

@@ -14,10 +14,13 @@ Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const N
         return invalid(out.name, "overlaps ", outputs[j].name);
       }
     }
-    for (const Named& in : inputs) {
-      if (overlap(out.tensor, in.tensor)) return invalid(out.name, "overlaps ", in.name);
+    for (std::size_t j = 0; j < inputs.size(); ++j) {
+      if (overlap(out.tensor, inputs[j].tensor)) {
+        return invalid(out.name, "overlaps ", inputs[j].name);
+      }
     }
-    for (const Named& twin : twins) {
+    for (std::size_t j = 0; j < twins.size(); ++j) {
+      const Named& twin = twins[j];
       if (!overlap(out.tensor, twin.tensor)) continue;
       if (i == 0 && same_elements(out.tensor, twin.tensor)) {
         in_place = true;

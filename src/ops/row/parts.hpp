@@ -1,11 +1,13 @@
 // What the checks of all row ops are made of.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "ops/row/tensors.hpp"
 
@@ -22,7 +24,25 @@ struct Named {
   ConstTensor tensor;
 };
 
-using NamedList = std::vector<Named>;
+// A few of them, without memory of its own: every call comes here. Absent ones, which overlap nothing, are left out.
+class NamedList {
+ public:
+  NamedList() = default;
+  NamedList(std::initializer_list<Named> all) { add(all); }
+
+  void add(std::initializer_list<Named> more) {
+    for (const Named& each : more) {
+      if (each.tensor.present()) items_[size_++].emplace(each);
+    }
+  }
+
+  std::size_t size() const { return size_; }
+  const Named& operator[](std::size_t i) const { return *items_[i]; }
+
+ private:
+  std::array<std::optional<Named>, 16> items_;
+  std::size_t size_ = 0;
+};
 
 // No output shares memory with another argument, except that the first may be one of `twins`, whole.
 Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,

@@ -148,17 +148,17 @@ Status check_floating(std::string_view argument, const ConstTensor& t) {
 }
 
 Status Shape::make(const ConstTensor& x, int axis, Shape& out) {
-  out.full_.assign(x.shape.begin(), x.shape.begin() + x.rank);
-  if (out.full_.empty()) out.full_.push_back(1);
-  const int rank = static_cast<int>(out.full_.size());
+  const int rank = std::max(x.rank, 1);
+  out.rank_ = static_cast<std::size_t>(rank);
+  std::copy(x.shape.begin(), x.shape.begin() + x.rank, out.full_.begin());
   if (axis < -rank || axis >= rank) {
     return invalid("axis", axis, " is outside a tensor of ", rank, " dimensions");
   }
   out.axis_ = axis < 0 ? axis + rank : axis;
-  out.outer_ = out.full_;
-  out.outer_.erase(out.outer_.begin() + out.axis_);
+  const auto after = std::copy_n(out.full_.begin(), out.axis_, out.outer_.begin());
+  std::copy(out.full_.begin() + out.axis_ + 1, out.full_.begin() + rank, after);
   out.rows_ = 1;
-  for (const std::int64_t extent : out.outer_) {
+  for (const std::int64_t extent : out.outer()) {
     if (__builtin_mul_overflow(out.rows_, extent, &out.rows_)) {
       return invalid("x", "shape ", shape_text(x), " has more rows than 64 bits count");
     }
@@ -167,14 +167,14 @@ Status Shape::make(const ConstTensor& x, int axis, Shape& out) {
 }
 
 RowSpace Shape::space() const {
-  RowSpace space{.rows = rows(), .cols = cols(), .rank = static_cast<int>(outer_.size())};
-  std::copy(outer_.begin(), outer_.end(), space.extent.begin());
+  RowSpace space{.rows = rows(), .cols = cols(), .rank = static_cast<int>(outer().size())};
+  std::ranges::copy(outer(), space.extent.begin());
   return space;
 }
 
 Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
                        Operand& out) const {
-  const int rank = static_cast<int>(full_.size());
+  const int rank = static_cast<int>(rank_);
   const bool scalar_x = t.rank == 0 && rank == 1 && full_[0] == 1;
   const int missing = rank - t.rank;
   bool fits = missing >= 0 && (fit == Fit::broadcast || missing == 0 || scalar_x);
@@ -190,7 +190,7 @@ Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
   if (!fits) {
     return invalid(argument, "shape ", shape_text(t),
                    fit == Fit::exact ? " is not that of x, " : " does not broadcast to that of x, ",
-                   shape_text(full_));
+                   shape_text(full()));
   }
   out = {.data = const_cast<void*>(t.data), .dtype = t.dtype, .col_stride = strides[axis_]};
   for (int i = 0, o = 0; i < rank; ++i) {
@@ -202,12 +202,12 @@ Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
 Status Shape::lay_rows(std::string_view argument, const ConstTensor& t, Fit fit,
                        Operand& out) const {
   ConstTensor flat = t;
-  if (t.rank == static_cast<int>(full_.size()) && t.rank > 0 && t.shape[axis_] == 1) {
+  if (t.rank == static_cast<int>(rank_) && t.rank > 0 && t.shape[axis_] == 1) {
     std::copy(t.shape.begin() + axis_ + 1, t.shape.end(), flat.shape.begin() + axis_);
     std::copy(t.strides.begin() + axis_ + 1, t.strides.end(), flat.strides.begin() + axis_);
     --flat.rank;
   }
-  const int rank = static_cast<int>(outer_.size());
+  const int rank = static_cast<int>(outer().size());
   const int missing = rank - flat.rank;
   bool fits = missing >= 0 && (fit == Fit::broadcast || missing == 0);
   Operand laid{.data = const_cast<void*>(t.data), .dtype = t.dtype};
@@ -223,7 +223,7 @@ Status Shape::lay_rows(std::string_view argument, const ConstTensor& t, Fit fit,
     return invalid(argument, "shape ", shape_text(t),
                    fit == Fit::exact ? " is not that of x without the axis, "
                                      : " does not broadcast to that of x without the axis, ",
-                   shape_text(outer_));
+                   shape_text(outer()));
   }
   out = laid;
   return {};

@@ -1,10 +1,10 @@
 // Checks of one tensor, and its layout over a space of rows.
 #pragma once
 
+#include <array>
 #include <span>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "onepass/status.hpp"
 #include "onepass/tensor.hpp"
@@ -37,8 +37,8 @@ class Shape {
   static Status make(const ConstTensor& x, int axis, Shape& out);
 
   std::int64_t rows() const { return rows_; }
-  std::int64_t cols() const { return full_[axis_]; }
-  std::int64_t queries() const { return outer_.empty() ? 1 : outer_.back(); }
+  std::int64_t cols() const { return full()[static_cast<std::size_t>(axis_)]; }
+  std::int64_t queries() const { return outer().empty() ? 1 : outer().back(); }
   RowSpace space() const;
 
   enum class Fit { exact, broadcast };
@@ -48,8 +48,12 @@ class Shape {
   Status lay_rows(std::string_view argument, const ConstTensor& t, Fit fit, Operand& out) const;
 
  private:
-  std::vector<std::int64_t> full_;   // x's shape; {1} for a scalar
-  std::vector<std::int64_t> outer_;  // the same without the axis
+  std::span<const std::int64_t> full() const { return {full_.data(), rank_}; }
+  std::span<const std::int64_t> outer() const { return {outer_.data(), rank_ - 1}; }
+
+  std::array<std::int64_t, kMaxRank> full_{1};  // x's shape; {1} for a scalar
+  std::array<std::int64_t, kMaxRank> outer_{};  // the same without the axis
+  std::size_t rank_ = 1;
   int axis_ = 0;
   std::int64_t rows_ = 0;
 };

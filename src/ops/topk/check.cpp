@@ -105,7 +105,7 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
   ONEPASS_TRY(
       lay_optional("target_rank", options.target_rank, shape, check_integers, select.target_rank));
   NamedList inputs = option_tensors(options);
-  inputs.insert(inputs.end(), {{"x", x}, {"target", options.target}});
+  inputs.add({{"x", x}, {"target", options.target}});
   ONEPASS_TRY(check_overlaps({{"values", values},
                               {"indices", indices},
                               {"lse", options.lse},
@@ -153,13 +153,13 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
     return invalid("top_k", select.top_k.value, " is negative");
   }
   NamedList inputs = option_tensors(logits);
-  inputs.insert(inputs.end(), {{"x", x},
-                               {"temperature", options.temperature.rows},
-                               {"top_k", options.top_k.rows},
-                               {"top_p", options.top_p.rows},
-                               {"min_p", options.min_p.rows},
-                               {"seed", options.seed.rows},
-                               {"offset", options.offset.rows}});
+  inputs.add({{"x", x},
+              {"temperature", options.temperature.rows},
+              {"top_k", options.top_k.rows},
+              {"top_p", options.top_p.rows},
+              {"min_p", options.min_p.rows},
+              {"seed", options.seed.rows},
+              {"offset", options.offset.rows}});
   ONEPASS_TRY(
       check_overlaps({{"token", token}, {"logprob", options.logprob}, {"valid", options.valid}},
                      inputs, {}, args.in_place));
