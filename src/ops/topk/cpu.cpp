@@ -14,7 +14,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -27,6 +26,7 @@
 #include "ops/topk/best.hpp"
 #include "ops/topk/filter.hpp"
 #include "ops/topk/gumbel.hpp"
+#include "ops/topk/nucleus-inl.hpp"
 #include "ops/topk/offer-inl.hpp"
 #include "ops/topk/pieces.hpp"
 #include "ops/topk/select.hpp"
@@ -272,25 +272,17 @@ class Chooser {
     return winner;
   }
 
-  // body(z, n, c) for every tile.
-  template <class Body>
-  void each_tile(Body body) {
-    for (int64_t c = live().begin; c < live().end; c += kTile) {
-      const auto n = static_cast<size_t>(std::min(kTile, live().end - c));
-      body(TileOf(z_, c, n, buffers_), n, c);
-    }
-  }
-
   // Of so many that no list has them, without top_k: those that are not after the last one.
   Candidate<double> winner_of_left(State<T> row) {
     Candidate<T> last{minus_infinity<T>(), std::numeric_limits<int64_t>::max()};
-    if (filters_.top_p < 1) last = last_with(filters_.top_p * static_cast<double>(row.d), row.m);
+    if (filters_.top_p < 1)
+      last = LastWith(z_, buffers_, filters_.top_p * static_cast<double>(row.d), row.m);
     if (filters_.min_p > 0) {
       const auto least = static_cast<T>(static_cast<double>(row.m) + std::log(filters_.min_p));
       if (least > last.z) last = {least, std::numeric_limits<int64_t>::max()};
     }
     Candidate<double> winner = no_winner();
-    each_tile([&](const T* z, size_t n, int64_t c) {
+    EachTile(z_, buffers_, [&](const T* z, size_t n, int64_t c) {
       T left[kTile];
       for (size_t i = 0; i < n; ++i) {
         const bool ties = z[i] == last.z && c + static_cast<int64_t>(i) <= last.index;
@@ -299,51 +291,6 @@ class Chooser {
       race<true>(left, n, c, winner);
     });
     return winner;
-  }
-
-  // The token with which those before it come to a weight. A histogram of z, the weights below the maximum, has it in one
-  // of its bins; of these tokens it is found by order.
-  Candidate<T> last_with(double wanted, T m) {
-    constexpr size_t kBins = 1024;
-    const hn::ScalableTag<T> d;
-    const hn::RebindToSigned<decltype(d)> di;
-    const auto top = hn::Set(d, m);
-    const auto of_unit = hn::Set(d, T(32));
-    const auto last = hn::Set(d, T(kBins - 1));
-    hn::TFromD<decltype(di)> bin_of[kTile];
-    const auto find_bins = [&](const T* z, size_t n) {
-      ForEachPack(d, z, n, minus_infinity<T>(), [&](auto& v, size_t i) ONEPASS_INLINE {
-        for (size_t k = 0; k < std::size(v); ++k) {
-          const auto bin = hn::Min(hn::Mul(hn::Sub(top, v[k]), of_unit), last);
-          hn::StoreU(hn::ConvertTo(di, bin), di, bin_of + i + k * hn::Lanes(d));
-        }
-      });
-    };
-    std::array<double, kBins> bins{};
-    each_tile([&](const T* z, size_t n, int64_t) {
-      ExpTile(d, z, n, top, buffers_.other);
-      find_bins(z, n);
-      for (size_t i = 0; i < n; ++i) {
-        bins[static_cast<size_t>(bin_of[i])] += static_cast<double>(buffers_.other[i]);
-      }
-    });
-    size_t bin = 0;
-    double sum = 0;
-    while (bin < kBins - 1 && sum + bins[bin] < wanted) sum += bins[bin++];
-    std::vector<Candidate<T>> in_bin;
-    each_tile([&](const T* z, size_t n, int64_t c) {
-      find_bins(z, n);
-      for (size_t i = 0; i < n; ++i) {
-        if (static_cast<size_t>(bin_of[i]) != bin || z[i] == minus_infinity<T>()) continue;
-        in_bin.push_back({z[i], c + static_cast<int64_t>(i)});
-      }
-    });
-    std::sort(in_bin.begin(), in_bin.end());
-    for (const Candidate<T>& c : in_bin) {
-      sum += std::exp(static_cast<double>(c.z) - static_cast<double>(m));
-      if (sum >= wanted) return c;
-    }
-    return {minus_infinity<T>(), std::numeric_limits<int64_t>::max()};  // all, by rounding
   }
 
   const RowArgs& args_;
