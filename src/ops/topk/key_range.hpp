@@ -2,7 +2,6 @@
 // are looked at, one after the other, whatever reads the row.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "core/annotate.hpp"
@@ -38,11 +37,11 @@ class KeyBins {
   }
 
  private:
-  // So that the farthest key is in one of them.
+  // So that the farthest key is in one of them. Counted: std::bit_width is no function of a device, and nvcc does not say so.
   ONEPASS_HD static constexpr int shift_for(Key farthest) {
-    constexpr int bits = std::bit_width(static_cast<unsigned>(kMost)) - 1;
-    const int wanted = static_cast<int>(std::bit_width(farthest));
-    return wanted > bits ? wanted - bits : 0;
+    int shift = 0;
+    while (farthest >> shift >= kMost) ++shift;
+    return shift;
   }
 
   KeyRange range_;
