@@ -90,4 +90,18 @@ __device__ inline unsigned larger_word(unsigned a, unsigned b) {
   return result;
 }
 
+// All bits of each of two 16-bit elements that is above v, which may be between two of their kind.
+template <class Stored>
+__device__ inline unsigned above_word(unsigned word, float v) {
+  if constexpr (std::is_same_v<Stored, F16>) {
+    __half2 pair;
+    memcpy(&pair, &word, sizeof pair);
+    return __hgt2_mask(pair, __half2half2(__float2half_rd(v)));
+  } else {
+    __nv_bfloat162 pair;
+    memcpy(&pair, &word, sizeof pair);
+    return __hgt2_mask(pair, __bfloat162bfloat162(__float2bfloat16_rd(v)));
+  }
+}
+
 }  // namespace onepass

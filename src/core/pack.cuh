@@ -42,6 +42,48 @@ __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   return __uint_as_float(larger_word<float>(low, high));
 }
 
+// The largest elements of some of each pack's, NaN if one is: of all, or of those at even and of those at odd places.
+template <class T, int N, int G>
+__device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], float (&largest)[G]) {
+  constexpr int kEach = G / N;
+  static_assert(kEach == 4 / sizeof(T));
+#pragma unroll
+  for (int p = 0; p < N; ++p) {
+    const unsigned m[1] = {larger_word<T>(larger_word<T>(packs[p].word[0], packs[p].word[1]),
+                                          larger_word<T>(packs[p].word[2], packs[p].word[3]))};
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) largest[p * kEach + e] = widen(element<T>(m, e));
+  }
+}
+
+// Which of 32 elements are above v, a bit each. Of 16-bit elements those at odd places have the upper bits.
+template <class T, int N>
+__device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
+  static_assert(N * Pack<T>::kLanes == 32);
+  constexpr int kWords = Pack<T>::kWords;
+  unsigned bits = 0;
+#pragma unroll
+  for (int w = 0; w < N * kWords; ++w) {
+    const unsigned word = packs[w / kWords].word[w % kWords];
+    if constexpr (sizeof(T) == 2) {
+      bits |= above_word<T>(word, v) & 0x10001U << w;
+    } else {
+      bits |= __uint_as_float(word) > v ? 1U << w : 0;
+    }
+  }
+  return bits;
+}
+
+struct PlaceInPacks {
+  int pack, element;
+};
+template <class T>
+__device__ inline PlaceInPacks place_of_bit(int bit) {
+  constexpr int kWords = Pack<T>::kWords;
+  if constexpr (sizeof(T) == 2) return {bit % 16 / kWords, bit % kWords * 2 + bit / 16};
+  return {bit / kWords, bit % kWords};
+}
+
 // A pack from global to shared memory, past the registers and L1. It is there once the thread that asked
 // has waited; nobody else need.
 template <class T>

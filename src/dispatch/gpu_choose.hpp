@@ -338,6 +338,35 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
   return {};
 }
 
+// ---- a warp a row: many long rows ----------------------------------------------------------------------------
+
+inline constexpr int kStreamKeys = 512;     // that a warp has room for, and at most
+inline constexpr int kStreamOrdered = 256;  // in the end
+inline constexpr int kStreamsAtOnce = 17;   // on a processor, by their shared memory
+// Of 256 groups of a row's elements.
+inline constexpr std::int64_t kMostStreamK = 128;
+// 32 elements of a lane at a time: a bit each.
+constexpr int stream_packs(std::size_t element_bytes) {
+  return static_cast<int>(32 * element_bytes / kPackBytes);
+}
+
+inline Plan stream(const Problem& p, const Machine&) {
+  Plan plan{.variant = "gpu_stream", .threads = kWarp, .resident = true};
+  plan.packs = stream_packs(size_of(p.in));
+  plan.chunk = static_cast<int>(packs(p));
+  plan.blocks = p.rows;
+  plan.shared_bytes = static_cast<std::size_t>(kMostStages * kWarp * tile_bytes(plan.packs) +
+                                               kStreamKeys * kKeyBytes);
+  return plan;
+}
+
+inline std::string refuse_stream(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
+  if (p.k > kMostStreamK) return "it chooses at most " + std::to_string(kMostStreamK);
+  if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
+  return {};
+}
+
 // A few lanes where rows are short; a block where they are many, a cluster where they are few, the whole GPU where there
 // are no clusters or even they would leave a block with many tiles.
 inline Plan best(const Problem& p, const Machine& m) {

@@ -46,6 +46,7 @@ template <class In, class Out,
           int Packs = std::is_void_v<Out> ? gpu_choose::kGeneralPacks : gpu_choose::kFewPacks>
 class ChooseRow {
  public:
+  using Element = In;
   using Logits = LogitsFor<In, Out>;
   using Args = typename Logits::Args;
   using Stored = typename Logits::Stored;
@@ -54,6 +55,8 @@ class ChooseRow {
   static constexpr bool kAny = std::is_void_v<Out>;
   using Place = std::conditional_t<kAny, Operand, FlatPlace>;  // of what there is beside the row
   static constexpr int kPacks = Packs;                         // a thread, at a time
+  static constexpr int kGroups =
+      Packs * static_cast<int>(4 / sizeof(In));  // of a thread's elements
   // Large blocks whose registers a processor is to have room for.
   static constexpr int kBlocksAtOnce = Packs == gpu_choose::kFewPacks ? 2 : 1;
 
@@ -96,6 +99,10 @@ class ChooseRow {
     return Logits::largest(one);
   }
 
+  __device__ static void maxima(const Held (&held)[Packs], float (&largest)[kGroups]) {
+    maxima_or_nan(held, largest);
+  }
+
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
 
@@ -103,7 +110,11 @@ class ChooseRow {
   // all and is taken out of their sum. Far from 0 it would be too much for that, and x − s comes first.
   template <int P>
   __device__ Folded fold(const Held (&held)[P]) const {
-    const float m = Logits::largest(held);
+    return fold(held, Logits::largest(held));
+  }
+  // `m` is their largest, or NaN.
+  template <int P>
+  __device__ Folded fold(const Held (&held)[P], float m) const {
     const float s = shift(m);
     const float rate = factor_ * kLog2E;
     const float from = s * rate;
@@ -151,6 +162,23 @@ struct Target {
   }
 };
 
+// A thread's elements of a stage that come before the target.
+template <class Row>
+__device__ inline unsigned before_target(const Row& row, const Stages<Row>& stages, int c,
+                                         const Target& target) {
+  unsigned count = 0;
+#pragma unroll 1
+  for (auto i = static_cast<int>(threadIdx.x); i < stages.packs(c);
+       i += static_cast<int>(blockDim.x)) {
+    float x[Row::kLanes];
+    Row::values(stages.pack(c, i), x);
+    const auto column = static_cast<int>(row.column(stages.first(c) + i));
+#pragma unroll
+    for (int k = 0; k < Row::kLanes; ++k) count += target.follows(x[k], column + k) ? 1 : 0;
+  }
+  return count;
+}
+
 // Packs of a stage that have an element above the limit, by their places there.
 struct Found {
   int* packs;       // as many as a stage has
@@ -196,7 +224,7 @@ class Part {
       stages.take(c, tile);
       const Folded folded = row_.fold(tile);
       take(folded);
-      if (ranks) mine.before += before(stages, c, target);
+      if (ranks) mine.before += before_target(row_, stages, c, target);
       const bool last = stages.is_last(c);
       if (last) {
         if (has_edges) take(row_.fold_one(edge));
@@ -227,20 +255,6 @@ class Part {
   __device__ static int step() { return static_cast<int>(blockDim.x); }
 
   __device__ int edge_column() const { return static_cast<int>(row_.edge_column(thread())); }
-
-  // A thread's elements of a stage that come before the target.
-  __device__ unsigned before(const Stages<Row>& stages, int c, const Target& target) const {
-    unsigned count = 0;
-#pragma unroll 1
-    for (int i = thread(); i < stages.packs(c); i += step()) {
-      float x[Row::kLanes];
-      Row::values(stages.pack(c, i), x);
-      const auto column = static_cast<int>(row_.column(stages.first(c) + i));
-#pragma unroll
-      for (int k = 0; k < Row::kLanes; ++k) count += target.follows(x[k], column + k) ? 1 : 0;
-    }
-    return count;
-  }
 
   // Notes a thread's packs that have an element above the limit. Elements equal to its value came later than all that
   // it was made of.

@@ -19,6 +19,7 @@ Status online_single_pass(const RowArgs& args, const Plan& plan);
 Status gpu_choose(const RowArgs& args, const Plan& plan);
 Status gpu_sample(const RowArgs& args, const Plan& plan);
 Status gpu_warp(const RowArgs& args, const Plan& plan);
+Status gpu_stream(const RowArgs& args, const Plan& plan);
 Status gpu_sort(const RowArgs& args, const Plan& plan);
 Status gpu_gate(const RowArgs& args, const Plan& plan);
 
