@@ -74,14 +74,15 @@ __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
   return bits;
 }
 
-struct PlaceInPacks {
-  int pack, element;
-};
-template <class T>
-__device__ inline PlaceInPacks place_of_bit(int bit) {
-  constexpr int kWords = Pack<T>::kWords;
-  if constexpr (sizeof(T) == 2) return {bit % 16 / kWords, bit % kWords * 2 + bit / 16};
-  return {bit / kWords, bit % kWords};
+// The element of a bit, counted from the first pack's first, where packs lie `Apart` from each other.
+template <class T, int Apart>
+__device__ inline unsigned element_of_bit(unsigned bit) {
+  constexpr unsigned kPackElements = Apart * Pack<T>::kLanes;
+  if constexpr (sizeof(T) == 2) {
+    return bit / 4 % 4 * kPackElements + bit % 4 * 2 + bit / 16 % 2;
+  } else {
+    return bit / 4 % 8 * kPackElements + bit % 4;
+  }
 }
 
 // A pack from global to shared memory, past the registers and L1. It is there once the thread that asked

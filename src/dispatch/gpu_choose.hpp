@@ -340,9 +340,8 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 
 // ---- a warp a row: many long rows ----------------------------------------------------------------------------
 
-inline constexpr int kStreamKeys = 512;     // that a warp has room for, and at most
-inline constexpr int kStreamOrdered = 256;  // in the end
-inline constexpr int kStreamsAtOnce = 17;   // on a processor, by their shared memory
+inline constexpr int kStreamKeys = 16;     // that a lane has room for
+inline constexpr int kStreamsAtOnce = 17;  // on a processor, by their shared memory
 // Of 256 groups of a row's elements.
 inline constexpr std::int64_t kMostStreamK = 128;
 // 32 elements of a lane at a time: a bit each.
@@ -356,7 +355,7 @@ inline Plan stream(const Problem& p, const Machine&) {
   plan.chunk = static_cast<int>(packs(p));
   plan.blocks = p.rows;
   plan.shared_bytes = static_cast<std::size_t>(kMostStages * kWarp * tile_bytes(plan.packs) +
-                                               kStreamKeys * kKeyBytes);
+                                               kWarp * kStreamKeys * kKeyBytes);
   return plan;
 }
 

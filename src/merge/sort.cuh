@@ -3,20 +3,45 @@
 
 namespace onepass {
 
-// A key a lane; afterwards they fall with the lane.
-__device__ inline unsigned long long warp_sort_descending(unsigned long long key) {
+// N keys a lane, a power of two; afterwards they fall with the lane, and with the place in it.
+template <int N>
+__device__ inline void warp_sort_descending(unsigned long long (&keys)[N]) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int width = 2; width <= 32; width *= 2) {
+  for (int width = 2; width <= 32 * N; width *= 2) {
+    // Whether a run is to fall; of all keys in one run they are.
+    const auto falls = [&](int i) {
+      return width == 32 * N || (width < N ? (i & width) == 0 : (lane & width / N) == 0);
+    };
 #pragma unroll
     for (int apart = width / 2; apart > 0; apart /= 2) {
-      const unsigned long long other = __shfl_xor_sync(0xFFFFFFFFU, key, apart);
-      const bool falls = (lane & width) == 0 || width == 32;  // this run is to fall
-      const bool first = (lane & apart) == 0;
-      key = (other > key) == (first == falls) ? other : key;
+      if (apart >= N) {
+        const bool first = (lane & apart / N) == 0;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          const unsigned long long other = __shfl_xor_sync(0xFFFFFFFFU, keys[i], apart / N);
+          keys[i] = (other > keys[i]) == (first == falls(i)) ? other : keys[i];
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          if ((i & apart) != 0) continue;
+          const unsigned long long a = keys[i];
+          const unsigned long long b = keys[i + apart];
+          const bool swaps = (a < b) == falls(i);
+          keys[i] = swaps ? b : a;
+          keys[i + apart] = swaps ? a : b;
+        }
+      }
     }
   }
-  return key;
+}
+
+// A key a lane.
+__device__ inline unsigned long long warp_sort_descending(unsigned long long key) {
+  unsigned long long keys[1] = {key};
+  warp_sort_descending(keys);
+  return keys[0];
 }
 
 // How many of a run of 32 keys that fall are larger.

@@ -67,48 +67,64 @@ __device__ inline Noise noise_of(const CommonOf<Place>& common,
 
 struct SampleShared {
   Team::Shared team;
-  union {
-    struct {
-      BlockFold<Add<double>>::Scratch sums;
-      int left;
-    } filter;
-    SearchShared search;
-  };
+  SearchShared search;
+  int place;  // of the winner among the candidates
 };
 
-// How many of the sorted keys the filters leave; −1: more than there are.
+// Which of the sorted keys wins among those that the filters leave; −1 where these are more than there are. By one warp:
+// the candidates are few, and nobody has to wait for another.
 template <class Row>
-__device__ __noinline__ int left_by(const Draw& draw, const Row& row, const Chosen& chosen,
-                                    bool whole, SampleShared& shared) {
-  const bool by_k = draw.top_k > 0 && chosen.count >= draw.top_k;
+__device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, const Row& row,
+                                            const Chosen& chosen, bool whole) {
+  const Draw draw = of;
+  const Key* keys = chosen.keys;
+  const int count = chosen.count;
+  const State<float> state = chosen.total.state;
+  const auto lane = static_cast<int>(threadIdx.x);
+  const bool by_k = draw.top_k > 0 && count >= draw.top_k;
   if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
     return -1;  // a part of what nobody knows
-  const Run own(chosen.count);
+  const int each = (count + kWarp - 1) / kWarp;
+  const int begin = min(lane * each, count);
+  const int end = min(begin + each, count);
+  const auto z = [&](int i) { return row.z(value_of(keys[i])) - state.m; };
   const auto weight = [&](int i) {  // a part of the likeliest token's
-    const float z = row.z(value_of(chosen.keys[i]));
-    return static_cast<double>(exponential(z - chosen.total.state.m));
+    return static_cast<double>(exponential(z(i)));
   };
   double mine = 0;
 #pragma unroll 1
-  for (int i = own.begin; i < own.end; ++i) mine += weight(i);
-  if (threadIdx.x == 0) shared.filter.left = chosen.count + 1;
-  const Prefix prefix = prefix_of(mine, shared.filter.sums);
-  const double total = draw.top_k > 0 ? prefix.all : static_cast<double>(chosen.total.state.d);
-  double sum = prefix.before;
+  for (int i = begin; i < end; ++i) mine += weight(i);
+  double until = mine;
+#pragma unroll
+  for (int apart = 1; apart < kWarp; apart *= 2) {
+    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
+    if (lane >= apart) until += other;
+  }
+  const double all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
+  const double total = draw.top_k > 0 ? all : static_cast<double>(state.d);
+  double sum = until - mine;
+  int left = count + 1;
 #pragma unroll 1
-  for (int i = own.begin; i < own.end; ++i) {
+  for (int i = begin; i < end && left > count; ++i) {
     const double w = weight(i);
     sum += w;
     const bool below = i > 0 && w < draw.min_p;
     const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
-    if (!below && !enough) continue;
-    atomicMin(&shared.filter.left, below ? i : i + 1);
-    break;
+    if (below || enough) left = below ? i : i + 1;
   }
-  __syncthreads();
-  const int left = shared.filter.left;
-  if (left <= chosen.count) return left;
-  return by_k || whole ? chosen.count : -1;
+  left = __reduce_min_sync(0xFFFFFFFFU, left);
+  if (left > count) {
+    if (!by_k && !whole) return -1;
+    left = count;
+  }
+  Contest contest;
+  int place = 0;
+#pragma unroll 1
+  for (int i = lane; i < left; i += kWarp) {
+    const unsigned token = index_of(keys[i]);
+    if (contest.enter(z(i), noise.of(token), token)) place = i;
+  }
+  return __shfl_sync(0xFFFFFFFFU, place, lane_of_winner(contest));
 }
 
 // Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
@@ -180,27 +196,28 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   if (!chosen.mine) return;
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
+  // The token, and its x where that is at hand.
   Key winner = 0;
+  bool has_x = false;
   if (valid && races && fabsf(state.m - start_of(row, cols)) > kFarFromStart) {
     winner = race_of_left(draw, noise_of(common, options, at), row, cols, state, shared);
   } else if (valid && (races || draw.greedy)) {
     winner = chosen.keys[0];
+    has_x = draw.greedy;
   } else if (valid) {
-    const bool whole = chosen.count < best.k() || best.k() >= cols;
     const Noise noise = noise_of(common, options, at);
-    const int left = left_by(draw, row, chosen, whole, shared);
-    const Key likeliest = chosen.keys[0];
+    if (threadIdx.x < kWarp) {
+      const bool whole = chosen.count < best.k() || best.k() >= cols;
+      const int place = place_of_winner(draw, noise, row, chosen, whole);
+      if (threadIdx.x == 0) shared.place = place;
+    }
     __syncthreads();
-    if (left < 0) {
-      winner = race_of_left(draw, noise, row, cols, state, shared);
-      if (winner == 0) winner = likeliest;  // nobody else, by rounding
-    } else {
-      Contest contest;
-      for (int i = static_cast<int>(threadIdx.x); i < left; i += static_cast<int>(blockDim.x)) {
-        const unsigned token = index_of(chosen.keys[i]);
-        contest.enter(row.z(value_of(chosen.keys[i])) - state.m, noise.of(token), token);
-      }
-      winner = winner_of_block(contest, shared.team.best.keys);
+    has_x = shared.place >= 0;
+    winner = chosen.keys[max(shared.place, 0)];
+    __syncthreads();  // the candidates' memory is free
+    if (!has_x) {
+      const Key left = race_of_left(draw, noise, row, cols, state, shared);
+      if (left != 0) winner = left;  // or else the likeliest: nobody else is left, by rounding
     }
   }
   if (threadIdx.x != 0) return;
@@ -208,9 +225,10 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   const long long token = valid ? static_cast<long long>(index_of(winner)) : -1;
   RowOut(space, options.token, at).put(0, token);
   RowOut(space, options.valid, at).put(0, valid ? 1 : 0);
+  if (!options.logprob) return;
+  const float x = has_x || !valid ? value_of(winner) : row.at(token);
   RowOut(space, options.logprob, at)
-      .put(0, valid ? log_probability(state, row.z(row.at(token)))
-                    : std::numeric_limits<float>::quiet_NaN());
+      .put(0, valid ? log_probability(state, row.z(x)) : std::numeric_limits<float>::quiet_NaN());
 }
 
 }  // namespace

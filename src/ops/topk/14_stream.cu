@@ -15,11 +15,44 @@
 namespace onepass::ops::topk {
 namespace {
 
+// The State of what a thread has seen. The sum is of powers against what was the largest when it was begun: it goes on
+// while nothing is far above that.
+template <class Row>
+class RunningState {
+ public:
+  __device__ RunningState(const Row& row, const State<float>& begun) : row_(row), before_(begun) {}
+
+  // `m` is the largest of them, or NaN.
+  template <class Tile>
+  __device__ void add(const Tile& tile, float m) {
+    if (!(m <= far_)) {
+      before_ = all();
+      s_ = m;
+      far_ = row_.beyond(m, kFar);
+      d_ = 0;
+    }
+    d_ += row_.sum(tile, shift(s_));
+  }
+
+  __device__ State<float> all() const { return merge(before_, {row_.z(s_), d_}); }
+
+ private:
+  static constexpr float kFar = 16;  // of z: a thread's sum is below its count times e^16
+
+  const Row& row_;
+  State<float> before_;
+  float s_ = minus_infinity<float>();
+  float far_ = minus_infinity<float>();
+  float d_ = 0;
+};
+
 template <class Row>
 __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows(
     const __grid_constant__ typename Row::Args args,
     const __grid_constant__ CommonOf<FlatPlace> common,
     const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
+  using Element = typename Row::Element;
+  using Stream = Stages<Row, kWarp>;
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ Mbarrier full[gpu_choose::kMostStages];
   __shared__ BlockFold<Add<float>>::Scratch sums;
@@ -30,48 +63,53 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const bool ranks = static_cast<bool>(out.target_rank);
-  const Stages<Row> stages(full, memory, row, 0, row.packs());
-  __syncwarp();
+  const Stream stages(full, memory, row, 0, row.packs());
   WarpKeys best(reinterpret_cast<Key*>(memory + gpu_choose::kMostStages * kStageBytes),
                 static_cast<int>(out.k));
+  __syncwarp();
 
   const bool own = lane < row.edges();
   const float edge = own ? row.edge(lane) : minus_infinity<float>();
   const auto edge_column = static_cast<int>(row.edge_column(lane));
-  Tally mine{row.fold_one(edge).state, 0};
-  if (ranks && own && target.follows(edge, edge_column)) ++mine.before;
+  RunningState<Row> state(row, row.fold_one(edge).state);
+  unsigned before = ranks && own && target.follows(edge, edge_column) ? 1 : 0;
   float largest[Row::kGroups];
 #pragma unroll
   for (int g = 0; g < Row::kGroups; ++g) largest[g] = minus_infinity<float>();
   int bounds = 0;  // the stage at which there is the next bound
 #pragma unroll 1
   for (int c = 0;; ++c) {
-    typename Stages<Row>::Tile tile;
+    typename Stream::Tile tile;
     stages.take(c, tile);
     float m[Row::kGroups];
     Row::maxima(tile, m);
-    mine.state = merge(mine.state, row.fold(tile, largest_or_nan(m)).state);
+    state.add(tile, largest_or_nan(m));
 #pragma unroll
     for (int g = 0; g < Row::kGroups; ++g) largest[g] = fmaxf(largest[g], m[g]);
-    if (ranks) mine.before += before_target(row, stages, c, target);
+    if (ranks) before += before_target(row, stages, c, target);
     const bool last = stages.is_last(c);
-    if (c == bounds || last) {
-      bounds = 2 * c + 1;
-      best.bound(largest);
+    bool is_bound = c == bounds || last;
+    if (is_bound) bounds = 3 * c + 2;
+    unsigned bits;
+#pragma unroll 1
+    for (;; is_bound = true) {
+      if (is_bound) best.bound(largest);
+      bits = above(tile, best.value());
+      if (is_bound || best.has_room(bits)) break;  // else it is time for one more
     }
-    best.offer(above(tile, best.value()), [&](int bit) {
-      const auto [p, k] = place_of_bit<typename Row::Element>(bit);
-      const int i = lane + p * kWarp;
-      const auto column = static_cast<int>(row.column(stages.first(c) + i));
-      return key_of(Row::value(stages.pack(c, i), k), static_cast<unsigned>(column + k));
+    const auto* elements = reinterpret_cast<const Element*>(stages.own(c));
+    const auto column = static_cast<unsigned>(row.column(stages.first(c) + lane));
+    best.offer(bits, [&](unsigned bit) {
+      const unsigned e = element_of_bit<Element, kWarp>(bit);
+      return key_of(widen(elements[e]), column + e);
     });
     if (last) break;
     stages.leave(c);
   }
   best.offer(own && edge >= best.value() ? 1 : 0,
-             [&](int) { return key_of(edge, static_cast<unsigned>(edge_column)); });
+             [&](unsigned) { return key_of(edge, static_cast<unsigned>(edge_column)); });
 
-  Tally total = group_fold(mine, MergeTallies(), kWarp);
+  Tally total = group_fold(Tally{state.all(), before}, MergeTallies(), kWarp);
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     total.state = broken_state();
   }

@@ -106,19 +106,20 @@ class ChooseRow {
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
 
-  // The exponent of an element is one multiply-add, x · rate − s · rate: the rounding of s · rate is the same for
-  // all and is taken out of their sum. Far from 0 it would be too much for that, and x − s comes first.
   template <int P>
   __device__ Folded fold(const Held (&held)[P]) const {
-    return fold(held, Logits::largest(held));
+    const float m = Logits::largest(held);
+    return {{z(m), sum(held, shift(m))}, m == m ? m : minus_infinity<float>()};
   }
-  // `m` is their largest, or NaN.
+
+  // What e to the power of z − z(s) comes to. The exponent of an element is one multiply-add, x · rate − s · rate: the
+  // rounding of s · rate is the same for all and is taken out of their sum. Far from 0 it would be too much for that,
+  // and x − s comes first.
   template <int P>
-  __device__ Folded fold(const Held (&held)[P], float m) const {
-    const float s = shift(m);
+  __device__ float sum(const Held (&held)[P], float s) const {
     const float rate = factor_ * kLog2E;
     const float from = s * rate;
-    const auto sum = [&](auto exponent) {
+    const auto of = [&](auto exponent) {
       float d = 0;
 #pragma unroll
       for (int p = 0; p < P; ++p) {
@@ -129,11 +130,13 @@ class ChooseRow {
       }
       return d;
     };
-    const float d = fabsf(from) < 0x1p20F ? sum([&](float x) { return fmaf(x, rate, -from); }) *
-                                                power_of_two(-fmaf(s, rate, -from))
-                                          : sum([&](float x) { return (x - s) * rate; });
-    return {{z(m), d}, m == m ? m : minus_infinity<float>()};
+    return fabsf(from) < 0x1p20F ? of([&](float x) { return fmaf(x, rate, -from); }) *
+                                       power_of_two(-fmaf(s, rate, -from))
+                                 : of([&](float x) { return (x - s) * rate; });
   }
+  // The x whose z is so much above that of s.
+  __device__ float beyond(float s, float more) const { return s + more / factor_; }
+
   __device__ Folded fold_one(float x) const {
     return {leaf(z(x)), x == x ? x : minus_infinity<float>()};
   }
@@ -163,8 +166,8 @@ struct Target {
 };
 
 // A thread's elements of a stage that come before the target.
-template <class Row>
-__device__ inline unsigned before_target(const Row& row, const Stages<Row>& stages, int c,
+template <class Row, int Threads>
+__device__ inline unsigned before_target(const Row& row, const Stages<Row, Threads>& stages, int c,
                                          const Target& target) {
   unsigned count = 0;
 #pragma unroll 1

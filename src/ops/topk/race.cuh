@@ -44,16 +44,17 @@ __device__ inline float margin_of(float guess) { return 2e-5F + 1e-6F * fabsf(gu
 class Contest {
  public:
   // z counts from near the row's largest: a sum with a large z would lose the noise.
-  __device__ void enter(float z, std::uint32_t word, unsigned token) {
+  // Whether it leads now.
+  __device__ bool enter(float z, std::uint32_t word, unsigned token) {
     const float guess = z + gumbel_guess(word);
     const float margin = margin_of(guess);
-    if (!(guess + margin > guess_)) return;
-    if (guess - margin > guess_ || runner(z, word, token) > key()) {
-      z_ = z;
-      word_ = word;
-      token_ = token;
-      guess_ = guess;
-    }
+    if (!(guess + margin > guess_)) return false;
+    if (!(guess - margin > guess_) && runner(z, word, token) <= key()) return false;
+    z_ = z;
+    word_ = word;
+    token_ = token;
+    guess_ = guess;
+    return true;
   }
 
   __device__ float guess() const { return guess_; }  // −inf: nobody
@@ -88,6 +89,15 @@ __device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>
   const bool contends = mine.may_win(value_of(best));
   if (__syncthreads_count(contends) == 1) return best;
   return block.all(contends ? mine.key() : 0);
+}
+
+// Whose lane it is of a warp; somebody has entered.
+__device__ inline int lane_of_winner(const Contest& mine) {
+  const float guess = warp_fold(mine.guess(), Largest<float>());
+  const Key own = mine.may_win(guess) ? mine.key() : 0;
+  return __ffs(static_cast<int>(
+             __ballot_sync(0xFFFFFFFFU, own == warp_fold(own, LargestKey()) && own != 0))) -
+         1;
 }
 
 // A logit to count from that all parts of a row agree on before they have seen it: the largest of its first few. Where the

@@ -9,19 +9,26 @@
 namespace onepass {
 
 // An element is offered where its key is above the limit: at least K keys that are not below it are known to be there. What
-// raises the limit: of the largest elements that groups of the row have shown, the K-th; and, where there is no room
-// left, the keys themselves.
+// raises the limit: of the largest elements that groups of the row have shown, the K-th; and, where a lane has no
+// room left, the keys themselves.
+//
+// A lane puts down what it finds itself. Its i-th key is at 32 i + lane, so that lanes with as many keys have them side by
+// side.
 class WarpKeys {
  public:
-  static constexpr int kRoom = gpu_choose::kStreamKeys;
-  static constexpr int kOrdered = gpu_choose::kStreamOrdered;  // at most
+  static constexpr int kEach = gpu_choose::kStreamKeys;  // of a lane, at most
+  static constexpr int kOrdered = 8;                     // of a lane, in the end
 
   // By a whole warp, as everything that follows.
-  __device__ WarpKeys(Key* keys, int k) : keys_(keys), k_(k), limit_(lowest_limit()) {}
+  __device__ WarpKeys(Key* keys, int k) : keys_(keys + lane()), k_(k), limit_(lowest_limit()) {}
 
   // Elements up to it need not be offered, if those with lower indices have been.
   __device__ float value() const { return value_of(limit_); }
-  __device__ Key limit() const { return limit_; }
+
+  // Whether every lane has room for as many as it has bits.
+  __device__ bool has_room(unsigned bits) const {
+    return !__any_sync(kAll, own() + __popc(bits) > kEach);
+  }
 
   // Each lane has what G groups of elements have shown.
   template <int G>
@@ -56,106 +63,150 @@ class WarpKeys {
       }
     }
     if (n >= k_) limit_ = max(limit_, just_below(low));
-    if (count_ > kRoom / 2) keep();
+    if (__any_sync(kAll, own() > kEach / 2)) keep();
   }
 
-  // A lane's elements, a bit each, of which key_of_bit(b) is above the limit. The limit may rise on the way.
+  // A lane's elements above the limit, a bit each. The limit may rise on the way: what is below it then goes later.
   template <class KeyOfBit>
   __device__ void offer(unsigned bits, KeyOfBit key_of_bit) {
-#pragma unroll 1
-    while (__any_sync(kAll, bits != 0)) {
-      const Key key = bits == 0 ? 0 : key_of_bit(__ffs(static_cast<int>(bits)) - 1);
-      const unsigned offering = __ballot_sync(kAll, key > limit_);
-      if (count_ + __popc(offering) > kRoom) {
-        cut();
-        continue;
-      }
-      if (key > limit_) keys_[count_ + __popc(offering & lanes_before())] = key;
-      count_ += __popc(offering);
-      bits &= bits - 1;
+    for (;;) {
+      put(bits, key_of_bit);
+      if (!__any_sync(kAll, bits != 0)) return;
+      cut();
     }
-    __syncwarp();
   }
 
-  // The largest, in order, at `to`, with room for kOrdered; how many there are, K or fewer.
+  // The largest, in order, at `to`, with room for kOrdered a lane; how many there are, K or fewer.
   __device__ int order(Key* to) {
     keep();
-    if (count_ > kOrdered) cut();
-    const int runs = (count_ + kWarp - 1) / kWarp;
-#pragma unroll 1
-    for (int i = lane(); i < runs * kWarp; i += kWarp) {
-      keys_[i] = warp_sort_descending(i < count_ ? keys_[i] : 0);
+    int n = spread();
+    if (n > kOrdered * kWarp) {
+      cut();
+      n = count();
     }
     __syncwarp();
-    // A key's place is its own in its run, and how many are larger in each of the others.
-#pragma unroll 1
-    for (int i = lane(); i < count_; i += kWarp) {
-      const Key key = keys_[i];
-      int place = lane();
-#pragma unroll 1
-      for (int r = 0; r < runs; ++r) {
-        if (r != i / kWarp) place += larger_in_run(keys_ + r * kWarp, key);
-      }
-      if (key != 0) to[place] = key;
+    if (n <= 2 * kWarp) {
+      sort<2>(to);
+    } else if (n <= 4 * kWarp) {
+      sort<4>(to);
+    } else {
+      sort<kOrdered>(to);
     }
     __syncwarp();
-    return min(count_, k_);
+    return min(n, k_);
   }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFU;
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
-  __device__ static unsigned lanes_before() { return (1U << lane()) - 1; }
+  // Keys of the lane, and of all.
+  __device__ int own() const { return static_cast<int>(end_ / kWarp); }
+  __device__ int count() const { return __reduce_add_sync(kAll, own()); }
+  __device__ void set_own(int n) { end_ = static_cast<unsigned>(n * kWarp); }
+
+  // As far as there is room for it.
+  template <class KeyOfBit>
+  __device__ void put(unsigned& bits, KeyOfBit key_of_bit) {
+#pragma unroll 1
+    for (; bits != 0 && end_ < kEach * kWarp; bits &= bits - 1) {
+      keys_[end_] = key_of_bit(static_cast<unsigned>(__ffs(static_cast<int>(bits)) - 1));
+      end_ += kWarp;
+    }
+    __syncwarp();
+  }
 
   // Throws away what is below the limit.
   __device__ void keep() {
-    int kept = 0;
+    unsigned kept = 0;
 #pragma unroll 1
-    for (int first = 0; first < count_; first += kWarp) {
-      const Key key = first + lane() < count_ ? keys_[first + lane()] : 0;
-      const unsigned keeping = __ballot_sync(kAll, key >= limit_);  // and all have read
-      if (key >= limit_) keys_[kept + __popc(keeping & lanes_before())] = key;
-      kept += __popc(keeping);
-      __syncwarp();
+    for (unsigned next = 0; next != end_; next += kWarp) {
+      const Key key = keys_[next];
+      if (key < limit_) continue;
+      keys_[kept] = key;
+      kept += kWarp;
     }
-    count_ = kept;
+    end_ = kept;
+    __syncwarp();
   }
 
-  // Keeps the K largest, or a few more.
+  // As many to each lane, or one less; how many there are.
+  __device__ int spread() {
+    const int own = this->own();
+    Key mine[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) mine[i] = i < own ? keys_[kWarp * i] : 0;
+    int until = own;
+#pragma unroll
+    for (int apart = 1; apart < kWarp; apart *= 2) {
+      const int other = __shfl_up_sync(kAll, until, apart);
+      if (lane() >= apart) until += other;
+    }
+    const int n = __shfl_sync(kAll, until, kWarp - 1);
+    Key* to = keys_ - lane() + (until - own);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (i < own) to[i] = mine[i];
+    }
+    set_own((n - lane() + kWarp - 1) / kWarp);
+    __syncwarp();
+    return n;
+  }
+
+  // Keeps the K largest, or a few more, and spreads them.
+  struct Kept {
+    Key limit;
+    int own;
+  };
   __device__ void cut() {
-    limit_ = max(limit_, limit_of_cut(keys_, count_, k_));
-    keep();
+    const Kept kept = cut(*this);
+    limit_ = kept.limit;
+    set_own(kept.own);
   }
-
   // Bisects the keys themselves. Called, not inlined: it is rare.
-  __device__ __noinline__ static Key limit_of_cut(const Key* keys, int count, int k) {
+  __device__ __noinline__ static Kept cut(WarpKeys of) {
     Key low = ~Key{0};
     Key high = 0;
-    for (int i = lane(); i < count; i += kWarp) {
-      low = min(low, keys[i]);
-      high = max(high, keys[i]);
+    for (unsigned i = 0; i != of.end_; i += kWarp) {
+      low = min(low, of.keys_[i]);
+      high = max(high, of.keys_[i]);
     }
+    __syncwarp();
     low = ~group_fold(~low, LargestKey(), kWarp);
     high = group_fold(high, LargestKey(), kWarp);
-    for (int n = count; n > k + k / 4 && low < high;) {
+    for (int n = of.count(); n > of.k_ + of.k_ / 4 && low < high;) {
       const Key middle = low + (high - low + 1) / 2;
       int above = 0;
-      for (int i = lane(); i < count; i += kWarp) above += keys[i] >= middle ? 1 : 0;
+      for (unsigned i = 0; i != of.end_; i += kWarp) above += of.keys_[i] >= middle ? 1 : 0;
+      __syncwarp();
       above = __reduce_add_sync(kAll, above);
-      if (above >= k) {
+      if (above >= of.k_) {
         low = middle;
         n = above;
       } else {
         high = middle - 1;
       }
     }
-    return low;
+    if (of.count() > of.k_) of.limit_ = max(of.limit_, low);
+    of.keep();
+    of.spread();
+    return {of.limit_, of.own()};
   }
 
-  Key* keys_;
+  template <int N>
+  __device__ void sort(Key* to) const {
+    Key mine[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) mine[i] = i < own() ? keys_[kWarp * i] : 0;
+    warp_sort_descending(mine);
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[N * lane() + i] = mine[i];
+  }
+
+  Key* keys_;         // the lane's
+  unsigned end_ = 0;  // 32 for each of them
   int k_;
-  int count_ = 0;
   Key limit_;
 };
 
