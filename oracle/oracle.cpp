@@ -36,22 +36,32 @@ double slope(double x, const Transform& t) {
   return factor * (1 - h * h);
 }
 
+// A sum that keeps what its additions lose.
+class Sum {
+ public:
+  void add(double v) {
+    const double next = total_ + v;
+    // With an inf or NaN the correction would be NaN, and would not be one.
+    if (std::isfinite(next)) {
+      lost_ += std::abs(total_) >= std::abs(v) ? (total_ - next) + v : (v - next) + total_;
+    }
+    total_ = next;
+  }
+  double value() const { return std::isfinite(total_) ? total_ + lost_ : total_; }
+
+ private:
+  double total_ = 0;
+  double lost_ = 0;
+};
+
 bool kept(const Transform& t, std::size_t c) { return t.keep.empty() || t.keep[c]; }
 
 }  // namespace
 
 double sum(const Row& values) {
-  double total = 0;
-  double lost = 0;
-  for (const double v : values) {
-    const double next = total + v;
-    // With an inf or NaN the correction would be NaN, and would not be one.
-    if (std::isfinite(next)) {
-      lost += std::abs(total) >= std::abs(v) ? (total - next) + v : (v - next) + total;
-    }
-    total = next;
-  }
-  return std::isfinite(total) ? total + lost : total;
+  Sum sum;
+  for (const double v : values) sum.add(v);
+  return sum.value();
 }
 
 Row logits(const Row& x, const Transform& t) {
@@ -179,11 +189,11 @@ Row filtered(const Row& z, std::int64_t top_k, double top_p, double min_p) {
   for (const std::int64_t i : order) among.push_back(p[static_cast<std::size_t>(i)]);
   const double total = sum(among);
   Row left(z.size(), 0.0);
-  Row taken;
+  Sum taken;
   for (const std::int64_t i : order) {
     const double mine = p[static_cast<std::size_t>(i)];
-    if (top_p < 1 && !taken.empty() && sum(taken) >= top_p * total) break;
-    taken.push_back(mine);
+    if (top_p < 1 && i != order.front() && taken.value() >= top_p * total) break;
+    taken.add(mine);
     if (mine >= min_p * among[0]) left[static_cast<std::size_t>(i)] = mine;
   }
   const double kept = sum(left);

@@ -94,6 +94,13 @@ __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
 }
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// What was asked for since the last such call can be waited for by itself: all but the latest N.
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+__device__ inline void wait_for_copies_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // Elements that an address lies past the beginning of a pack.
 template <class T>
 __device__ inline int past_boundary(const void* p) {

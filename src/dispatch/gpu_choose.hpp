@@ -340,8 +340,10 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 
 // ---- a warp a row: many long rows ----------------------------------------------------------------------------
 
-inline constexpr int kStreamKeys = 16;     // that a lane has room for
-inline constexpr int kStreamsAtOnce = 17;  // on a processor, by their shared memory
+inline constexpr int kStreamStages = 2;
+inline constexpr int kStreamsAtOnce = 18;  // on a processor, if their memory allows
+// That a lane has room for.
+constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 16; }
 // Of 256 groups of a row's elements.
 inline constexpr std::int64_t kMostStreamK = 128;
 // 32 elements of a lane at a time: a bit each.
@@ -354,8 +356,8 @@ inline Plan stream(const Problem& p, const Machine&) {
   plan.packs = stream_packs(size_of(p.in));
   plan.chunk = static_cast<int>(packs(p));
   plan.blocks = p.rows;
-  plan.shared_bytes = static_cast<std::size_t>(kMostStages * kWarp * tile_bytes(plan.packs) +
-                                               kWarp * kStreamKeys * kKeyBytes);
+  plan.shared_bytes = static_cast<std::size_t>(
+      kWarp * (kStreamStages * plan.packs * kPackBytes + stream_keys(size_of(p.in)) * kKeyBytes));
   return plan;
 }
 
@@ -366,11 +368,20 @@ inline std::string refuse_stream(const Problem& p, const Machine& m) {
   return {};
 }
 
-// A few lanes where rows are short; a block where they are many, a cluster where they are few, the whole GPU where there
-// are no clusters or even they would leave a block with many tiles.
+// Rows enough that every processor has a dozen warps, and twice as many where a row is so long that a processor should not
+// be left with the last one.
+inline bool streams(const Problem& p, const Machine& m) {
+  constexpr std::int64_t kLong = std::int64_t{1} << 16;
+  const std::int64_t rows = 15 * std::int64_t{m.gpu.processors};
+  return refuse_stream(p, m).empty() && p.rows >= (p.cols > kLong ? 2 * rows : rows);
+}
+
+// A few lanes where rows are short; a warp where they are very many, a block where they are many, a cluster where they are
+// few, the whole GPU where there are no clusters or even they would leave a block with many tiles.
 inline Plan best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
+  if (p.op == Op::topk && streams(p, m)) return stream(p, m);
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {

@@ -42,6 +42,18 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
     EXPECT_GE(plan.blocks * plan.threads, plan.row_threads * p.rows) << what;
     return;
   }
+  if (plan.variant == "gpu_stream") {
+    EXPECT_EQ(plan.threads, kWarp) << what;
+    EXPECT_EQ(plan.blocks, p.rows) << what;
+    EXPECT_LE(p.k, gpu_choose::kMostStreamK) << what;
+    EXPECT_EQ(plan.packs * pack_lanes(p.in), 32) << what;  // a bit for each element
+    // The keys that are left of a cut, spread over the lanes, and one more of each have room; in the end they lie
+    // where the stages were.
+    EXPECT_GE(gpu_choose::stream_keys(size_of(p.in)), ceil_div(p.k + p.k / 4, kWarp) + 1) << what;
+    EXPECT_GE(gpu_choose::kStreamStages * plan.packs * kPackBytes, 8 * gpu_choose::kKeyBytes)
+        << what;
+    return;
+  }
   const int room = gpu_choose::room(plan);
   EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), room) << what;
   EXPECT_LE(room, gpu_choose::kKeysEach * plan.threads) << what;
@@ -95,16 +107,20 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
   EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
-  EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(1024, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(2048, 128256, 50), h200()).variant, "gpu_block");  // few of so long ones
+  EXPECT_EQ(choose(topk(4096, 128256, 50), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(4096, 32000, 129), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant, "gpu_sort");
   EXPECT_EQ(choose({.op = Op::gate, .rows = 8192, .cols = 256, .k = 8}, h200()).variant,
             "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
-  EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_stream");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(topk(4096, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(topk(1024, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
@@ -112,7 +128,7 @@ TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
   EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
-  EXPECT_EQ(packs(topk(4096, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
+  EXPECT_EQ(packs(topk(1024, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::f32)),
             gpu_choose::kManyPacks);  // 63 of the short ones

@@ -15,6 +15,65 @@
 namespace onepass::ops::topk {
 namespace {
 
+// A row in shared memory of its warp, a stage at a time. Every lane copies its own packs, two stages ahead, and waits for
+// nobody else's.
+template <class Row>
+class LaneStages {
+ public:
+  static constexpr int P = Row::kPacks;
+  static constexpr int kSlots = gpu_choose::kStreamStages;
+  static constexpr int kSize = P * kWarp;  // packs
+  using Held = typename Row::Held;
+  using Tile = Held[P];
+
+  __device__ LaneStages(std::byte* memory, const Row& row)
+      : memory_(reinterpret_cast<Held*>(memory) + threadIdx.x), row_(row) {
+#pragma unroll
+    for (int c = 0; c < kSlots; ++c) ask(c);
+  }
+
+  __device__ int first(int c) const { return c * kSize; }
+  __device__ int packs(int c) const { return min(kSize, row_.packs() - first(c)); }  // perhaps none
+  __device__ bool is_last(int c) const { return first(c + 1) >= row_.packs(); }
+  // The lane's packs, 32 apart.
+  __device__ const Held* own(int c) const { return memory_ + c % kSlots * kSize; }
+  __device__ const Held& pack(int c, int i) const { return own(c)[i - lane()]; }
+
+  // Once they are there.
+  __device__ void take(int c, Tile& tile) const {
+    wait_for_copies_but<kSlots - 1>();
+    const Held* at = own(c);
+    const int n = packs(c) - lane();
+#pragma unroll
+    for (int p = 0; p < P; ++p) tile[p] = at[p * kWarp];
+    if (n >= kSize - kWarp + 1) return;
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (p * kWarp >= n) tile[p] = Row::nothing();
+    }
+  }
+
+  // The lane has looked at stage c.
+  __device__ void leave(int c) const { ask(c + kSlots); }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
+
+  __device__ void ask(int c) const {
+    Held* to = memory_ + c % kSlots * kSize;
+    const Held* from = row_.address(first(c) + lane());
+    const int n = packs(c) - lane();
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      if (p * kWarp < n) copy_async(from + p * kWarp, to + p * kWarp);
+    }
+    commit_copies();
+  }
+
+  Held* memory_;
+  const Row& row_;
+};
+
 // The State of what a thread has seen. The sum is of powers against what was the largest when it was begun: it goes on
 // while nothing is far above that.
 template <class Row>
@@ -52,21 +111,19 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
     const __grid_constant__ CommonOf<FlatPlace> common,
     const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
   using Element = typename Row::Element;
-  using Stream = Stages<Row, kWarp>;
+  using Keys = WarpKeys<gpu_choose::stream_keys(sizeof(Element))>;
   extern __shared__ __align__(16) std::byte memory[];
-  __shared__ Mbarrier full[gpu_choose::kMostStages];
   __shared__ BlockFold<Add<float>>::Scratch sums;
-  constexpr int kStageBytes = kWarp * gpu_choose::tile_bytes(Row::kPacks);
+  constexpr int kStageBytes = kWarp * Row::kPacks * kPackBytes;
   const auto lane = static_cast<int>(threadIdx.x);
   const std::int64_t at = common.first_row + blockIdx.x;
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const bool ranks = static_cast<bool>(out.target_rank);
-  const Stream stages(full, memory, row, 0, row.packs());
-  WarpKeys best(reinterpret_cast<Key*>(memory + gpu_choose::kMostStages * kStageBytes),
-                static_cast<int>(out.k));
-  __syncwarp();
+  const LaneStages<Row> stages(memory, row);
+  Keys best(reinterpret_cast<Key*>(memory + gpu_choose::kStreamStages * kStageBytes),
+            static_cast<int>(out.k));
 
   const bool own = lane < row.edges();
   const float edge = own ? row.edge(lane) : minus_infinity<float>();
@@ -79,7 +136,7 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   int bounds = 0;  // the stage at which there is the next bound
 #pragma unroll 1
   for (int c = 0;; ++c) {
-    typename Stream::Tile tile;
+    typename LaneStages<Row>::Tile tile;
     stages.take(c, tile);
     float m[Row::kGroups];
     Row::maxima(tile, m);
@@ -88,14 +145,11 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
     for (int g = 0; g < Row::kGroups; ++g) largest[g] = fmaxf(largest[g], m[g]);
     if (ranks) before += before_target(row, stages, c, target);
     const bool last = stages.is_last(c);
-    bool is_bound = c == bounds || last;
-    if (is_bound) bounds = 3 * c + 2;
-    unsigned bits;
-#pragma unroll 1
-    for (;; is_bound = true) {
-      if (is_bound) best.bound(largest);
+    unsigned bits = above(tile, best.value());
+    if (c == bounds || last || !best.has_room(bits)) {
+      if (c == bounds) bounds = 2 * c + 1;
+      best.bound(largest);
       bits = above(tile, best.value());
-      if (is_bound || best.has_room(bits)) break;  // else it is time for one more
     }
     const auto* elements = reinterpret_cast<const Element*>(stages.own(c));
     const auto column = static_cast<unsigned>(row.column(stages.first(c) + lane));

@@ -166,8 +166,8 @@ struct Target {
 };
 
 // A thread's elements of a stage that come before the target.
-template <class Row, int Threads>
-__device__ inline unsigned before_target(const Row& row, const Stages<Row, Threads>& stages, int c,
+template <class Row, class Stages>
+__device__ inline unsigned before_target(const Row& row, const Stages& stages, int c,
                                          const Target& target) {
   unsigned count = 0;
 #pragma unroll 1

@@ -8,8 +8,7 @@
 
 namespace onepass::ops::topk {
 
-// By blocks of so many threads, or, with 0, of any number.
-template <class Row, int Threads = 0>
+template <class Row>
 class Stages {
  public:
   static constexpr int P = Row::kPacks;  // of a thread and stage
@@ -32,7 +31,6 @@ class Stages {
   __device__ int packs(int c) const { return min(size(), end_ - first(c)); }  // perhaps none
   __device__ bool is_last(int c) const { return first(c + 1) >= end_; }
   __device__ const Held& pack(int c, int i) const { return slot(c)[i]; }
-  __device__ const Held* own(int c) const { return slot(c) + thread(); }  // and every step() on
 
   // A thread's packs of stage c, once they are there.
   __device__ void take(int c, Tile& tile) const {
@@ -65,7 +63,7 @@ class Stages {
 
  private:
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
-  __device__ static int step() { return Threads > 0 ? Threads : static_cast<int>(blockDim.x); }
+  __device__ static int step() { return static_cast<int>(blockDim.x); }
   __device__ Held* slot(int c) const { return memory_ + (kCopies ? c % kSlots : 0) * size(); }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -14,10 +14,11 @@ namespace onepass {
 //
 // A lane puts down what it finds itself. Its i-th key is at 32 i + lane, so that lanes with as many keys have them side by
 // side.
+template <int Each>
 class WarpKeys {
  public:
-  static constexpr int kEach = gpu_choose::kStreamKeys;  // of a lane, at most
-  static constexpr int kOrdered = 8;                     // of a lane, in the end
+  static constexpr int kEach = Each;  // of a lane, at most
+  static constexpr int kOrdered = 8;  // in the end
 
   // By a whole warp, as everything that follows.
   __device__ WarpKeys(Key* keys, int k) : keys_(keys + lane()), k_(k), limit_(lowest_limit()) {}
@@ -63,7 +64,7 @@ class WarpKeys {
       }
     }
     if (n >= k_) limit_ = max(limit_, just_below(low));
-    if (__any_sync(kAll, own() > kEach / 2)) keep();
+    if (__any_sync(kAll, own() > kEach / 4 * 3)) keep();
   }
 
   // A lane's elements above the limit, a bit each. The limit may rise on the way: what is below it then goes later.
