@@ -343,7 +343,7 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 inline constexpr int kStreamStages = 2;
 inline constexpr int kStreamsAtOnce = 18;  // on a processor, if their memory allows
 // That a lane has room for.
-constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 16; }
+constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
 // Of 256 groups of a row's elements.
 inline constexpr std::int64_t kMostStreamK = 128;
 // 32 elements of a lane at a time: a bit each.
@@ -368,12 +368,10 @@ inline std::string refuse_stream(const Problem& p, const Machine& m) {
   return {};
 }
 
-// Rows enough that every processor has a dozen warps, and twice as many where a row is so long that a processor should not
-// be left with the last one.
+// Rows enough that every processor has a dozen warps; half of them where elements have 32 bits, and memory takes longer.
 inline bool streams(const Problem& p, const Machine& m) {
-  constexpr std::int64_t kLong = std::int64_t{1} << 16;
-  const std::int64_t rows = 15 * std::int64_t{m.gpu.processors};
-  return refuse_stream(p, m).empty() && p.rows >= (p.cols > kLong ? 2 * rows : rows);
+  const int warps = p.in == DType::f32 ? 7 : 15;
+  return refuse_stream(p, m).empty() && p.rows >= std::int64_t{warps} * m.gpu.processors;
 }
 
 // A few lanes where rows are short; a warp where they are very many, a block where they are many, a cluster where they are

@@ -107,10 +107,11 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
   EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
-  EXPECT_EQ(choose(topk(1024, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(512, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(1024, 32000, 128, DType::bf16), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(2048, 128256, 50), h200()).variant, "gpu_block");  // few of so long ones
-  EXPECT_EQ(choose(topk(4096, 128256, 50), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(1024, 32000, 128), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(2048, 32000, 128, DType::bf16), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(topk(4096, 32000, 129), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
@@ -120,7 +121,7 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_stream");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(topk(1024, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(topk(512, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
@@ -128,9 +129,9 @@ TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
   EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
-  EXPECT_EQ(packs(topk(1024, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
+  EXPECT_EQ(packs(topk(512, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
-  EXPECT_EQ(packs(topk(1024, 128256, 64, DType::f32)),
+  EXPECT_EQ(packs(topk(512, 128256, 64, DType::f32)),
             gpu_choose::kManyPacks);  // 63 of the short ones
   // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;

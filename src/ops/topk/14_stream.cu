@@ -43,10 +43,10 @@ class LaneStages {
   __device__ void take(int c, Tile& tile) const {
     wait_for_copies_but<kSlots - 1>();
     const Held* at = own(c);
-    const int n = packs(c) - lane();
+    const int n = row_.packs() - first(c) - lane();
 #pragma unroll
     for (int p = 0; p < P; ++p) tile[p] = at[p * kWarp];
-    if (n >= kSize - kWarp + 1) return;
+    if (n > kSize - kWarp) return;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       if (p * kWarp >= n) tile[p] = Row::nothing();
@@ -62,10 +62,15 @@ class LaneStages {
   __device__ void ask(int c) const {
     Held* to = memory_ + c % kSlots * kSize;
     const Held* from = row_.address(first(c) + lane());
-    const int n = packs(c) - lane();
+    const int n = row_.packs() - first(c) - lane();
+    if (n > kSize - kWarp) {
 #pragma unroll
-    for (int p = 0; p < P; ++p) {
-      if (p * kWarp < n) copy_async(from + p * kWarp, to + p * kWarp);
+      for (int p = 0; p < P; ++p) copy_async(from + p * kWarp, to + p * kWarp);
+    } else {
+#pragma unroll
+      for (int p = 0; p < P - 1; ++p) {
+        if (p * kWarp < n) copy_async(from + p * kWarp, to + p * kWarp);
+      }
     }
     commit_copies();
   }

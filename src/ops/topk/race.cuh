@@ -93,11 +93,14 @@ __device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>
 
 // Whose lane it is of a warp; somebody has entered.
 __device__ inline int lane_of_winner(const Contest& mine) {
-  const float guess = warp_fold(mine.guess(), Largest<float>());
-  const Key own = mine.may_win(guess) ? mine.key() : 0;
-  return __ffs(static_cast<int>(
-             __ballot_sync(0xFFFFFFFFU, own == warp_fold(own, LargestKey()) && own != 0))) -
-         1;
+  constexpr unsigned kAll = 0xFFFFFFFFU;
+  const bool contends = mine.may_win(warp_fold(mine.guess(), Largest<float>()));
+  unsigned lanes = __ballot_sync(kAll, contends);
+  if (__popc(lanes) > 1) {
+    const Key own = contends ? mine.key() : 0;
+    lanes = __ballot_sync(kAll, contends && own == warp_fold(own, LargestKey()));
+  }
+  return __ffs(static_cast<int>(lanes)) - 1;
 }
 
 // A logit to count from that all parts of a row agree on before they have seen it: the largest of its first few. Where the
