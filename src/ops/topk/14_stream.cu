@@ -79,17 +79,17 @@ class LaneStages {
   const Row& row_;
 };
 
-// The State of what a thread has seen. The sum is of powers against what was the largest when it was begun: it goes on
-// while nothing is far above that.
+// The State of what a thread has seen. A sum is of powers against what was the largest when it was begun: it goes on while
+// nothing is far above that, and not for so long that its rounding would add up.
 template <class Row>
 class RunningState {
  public:
   __device__ RunningState(const Row& row, const State<float>& begun) : row_(row), before_(begun) {}
 
-  // `m` is the largest of them, or NaN.
+  // The c-th; `m` is the largest of it, or NaN.
   template <class Tile>
-  __device__ void add(const Tile& tile, float m) {
-    if (!(m <= far_)) {
+  __device__ void add(const Tile& tile, float m, int c) {
+    if (!(m <= far_) || c % kTogether == 0) {
       before_ = all();
       s_ = m;
       far_ = row_.beyond(m, kFar);
@@ -102,6 +102,7 @@ class RunningState {
 
  private:
   static constexpr float kFar = 16;  // of z: a thread's sum is below its count times e^16
+  static constexpr int kTogether = 64;
 
   const Row& row_;
   State<float> before_;
@@ -145,7 +146,7 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
     stages.take(c, tile);
     float m[Row::kGroups];
     Row::maxima(tile, m);
-    state.add(tile, largest_or_nan(m));
+    state.add(tile, largest_or_nan(m), c);
 #pragma unroll
     for (int g = 0; g < Row::kGroups; ++g) largest[g] = fmaxf(largest[g], m[g]);
     if (ranks) before += before_target(row, stages, c, target);

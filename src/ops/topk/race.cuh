@@ -98,7 +98,8 @@ __device__ inline int lane_of_winner(const Contest& mine) {
   unsigned lanes = __ballot_sync(kAll, contends);
   if (__popc(lanes) > 1) {
     const Key own = contends ? mine.key() : 0;
-    lanes = __ballot_sync(kAll, contends && own == warp_fold(own, LargestKey()));
+    const Key best = warp_fold(own, LargestKey());
+    lanes = __ballot_sync(kAll, contends && own == best);
   }
   return __ffs(static_cast<int>(lanes)) - 1;
 }
