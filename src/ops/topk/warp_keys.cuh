@@ -44,7 +44,7 @@ class WarpKeys {
       low = word[g] == none ? low : min(low, word[g]);
       high = max(high, word[g]);
     }
-    low = max(__reduce_min_sync(kAll, low), ordered(value()));  // it does not fall
+    low = __reduce_min_sync(kAll, low);
     high = __reduce_max_sync(kAll, high);
     const auto from = [&](unsigned least) {
       int n = 0;
@@ -52,7 +52,7 @@ class WarpKeys {
       for (int g = 0; g < G; ++g) n += word[g] >= least ? 1 : 0;
       return __reduce_add_sync(kAll, n);
     };
-    int n = from(max(low, none + 1));
+    int n = from(none + 1);
     while (n > k_ + k_ / 8 + 4 && low < high) {
       const unsigned middle = low + (high - low + 1) / 2;
       const int above = from(middle);
