@@ -24,24 +24,23 @@ __device__ inline unsigned address_in_block(const void* mine, int rank) {
   return address;
 }
 
-// By one thread: the barrier opens, once, when so many bytes have come. Other blocks may send them after a
-// barrier of the cluster.
-__device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
-  const unsigned at = shared_address(&barrier);
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes)
-               : "memory");
-}
-
-// The same where nobody knows yet how many: each of `count` blocks says so when it sends.
+// By one thread: the barrier opens when each of `count` senders has said how many bytes come, and they have. Other blocks
+// may send after a barrier of the cluster.
 __device__ inline void expect_senders(Mbarrier& barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
                : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// By one thread of a sender: so many bytes come from this block, which orders nothing but themselves.
+// By one thread of a sender: so many bytes come to the block's own barrier.
+__device__ inline void announce_bytes(const Mbarrier& barrier, int bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
+      "r"(bytes)
+      : "memory");
+}
+
+// The same to another block's, which orders nothing but themselves.
 __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int rank) {
   asm volatile("mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(
                    address_in_block(&barrier, rank)),
@@ -49,12 +48,10 @@ __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int ra
                : "memory");
 }
 
-// The same for the block's own barrier.
-__device__ inline void announce_bytes(const Mbarrier& barrier, int bytes) {
-  asm volatile(
-      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
-      "r"(bytes)
-      : "memory");
+// The barrier opens, once, when so many bytes have come, whoever sends them.
+__device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
+  expect_senders(barrier, 1);
+  announce_bytes(barrier, bytes);
 }
 
 // Until the barrier has opened for the phase-th time, counted modulo 2.
