@@ -26,6 +26,18 @@ __device__ inline typename Join::Value group_fold(typename Join::Value mine, Joi
   return mine;
 }
 
+// What a group's lanes up to this one bring, added up.
+template <int Lanes = 32, class T>
+__device__ inline T sum_until(T mine) {
+  const auto lane = static_cast<int>(threadIdx.x % Lanes);
+#pragma unroll
+  for (int apart = 1; apart < Lanes; apart *= 2) {
+    const T other = __shfl_up_sync(0xFFFFFFFFU, mine, apart, Lanes);
+    if (lane >= apart) mine += other;
+  }
+  return mine;
+}
+
 // States meet more cheaply: first all maxima, then every state is brought to the common one, once, and
 // then only sums are left to add.
 template <class T>

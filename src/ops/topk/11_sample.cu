@@ -94,12 +94,7 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
   double mine = 0;
 #pragma unroll 1
   for (int i = begin; i < end; ++i) mine += weight(i);
-  double until = mine;
-#pragma unroll
-  for (int apart = 1; apart < kWarp; apart *= 2) {
-    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
-    if (lane >= apart) until += other;
-  }
+  const double until = sum_until(mine);
   const double all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
   const double total = draw.top_k > 0 ? all : static_cast<double>(state.d);
   double sum = until - mine;

@@ -23,13 +23,8 @@ struct Counted {
   int before, all;
 };
 template <int Lanes>
-__device__ inline Counted count_before(int mine, int lane) {
-  int until = mine;
-#pragma unroll
-  for (int apart = 1; apart < Lanes; apart *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, until, apart, Lanes);
-    if (lane >= apart) until += other;
-  }
+__device__ inline Counted count_before(int mine) {
+  const int until = sum_until<Lanes>(mine);
   return {until - mine, __shfl_sync(kAllLanes, until, Lanes - 1, Lanes)};
 }
 
@@ -170,7 +165,7 @@ class HeldRow {
 #pragma unroll
     for (int j = 0; j < N; ++j) reach |= x[j] >= limit ? 1U << j : 0;
     reach &= existing();
-    const Counted counted = count_before<Lanes>(__popc(reach), lane_);
+    const Counted counted = count_before<Lanes>(__popc(reach));
     if (__any_sync(kAllLanes, counted.all > slots.kRoom)) return one_by_one(k, again);
     __syncwarp();  // nobody reads the keys of before any more
     for (Key* to = slots.key + counted.before; reach != 0; reach &= reach - 1) {

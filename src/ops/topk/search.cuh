@@ -15,12 +15,7 @@ static __device__ __noinline__ Prefix prefix_of(double mine,
                                                 BlockFold<Add<double>>::Scratch& of_warp) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
   const auto warp = static_cast<int>(threadIdx.x / kWarp);
-  double until = mine;
-#pragma unroll
-  for (int apart = 1; apart < kWarp; apart *= 2) {
-    const double other = __shfl_up_sync(0xFFFFFFFFU, until, apart);
-    if (lane >= apart) until += other;
-  }
+  const double until = sum_until(mine);
   if (lane == kWarp - 1) of_warp[warp] = until;
   __syncthreads();
   Prefix prefix{until - mine, 0};

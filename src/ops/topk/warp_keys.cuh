@@ -137,12 +137,7 @@ class WarpKeys {
     Key mine[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) mine[i] = i < own ? keys_[kWarp * i] : 0;
-    int until = own;
-#pragma unroll
-    for (int apart = 1; apart < kWarp; apart *= 2) {
-      const int other = __shfl_up_sync(kAll, until, apart);
-      if (lane() >= apart) until += other;
-    }
+    const int until = sum_until(own);
     const int n = __shfl_sync(kAll, until, kWarp - 1);
     Key* to = keys_ - lane() + (until - own);
     __syncwarp();
