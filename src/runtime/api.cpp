@@ -55,19 +55,16 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   if (Status status = machine_of(context, machine); !status.ok()) return status;
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
-  Plan plan;
-  Reasons reasons;
-  Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
-  if (!options.variant.empty()) {
-    if (Status status = plan_variant(options.variant, problem, machine, plan, why); !status.ok())
-      return status;
-  } else if (plan = choose(problem, machine, why); plan.variant.empty()) {
+  if (on_gpu && problem.mixed_inputs && problem.in == DType::f64) {
     return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
                                    " beside y of " + std::string(onepass::name(args.y.dtype)) +
                                    ": on a GPU both are f64, or neither"};
   }
-  if (options.plan != nullptr) *options.plan = plan;
-  if (explained(context, problem, machine, plan, std::move(reasons))) return {};
+  Plan plan;
+  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
+      !status.ok() || context.explanation() != nullptr) {
+    return status;
+  }
   const bool writes_rows = traffic(args.op).writes > 0;
   const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
   if (problem.rows == 0 && !sums_nothing) return {};

@@ -59,17 +59,10 @@ Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTens
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
   Plan plan;
-  Reasons reasons;
-  Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
-  if (!options.variant.empty()) {
-    if (Status status = plan_variant(options.variant, problem, machine, plan, why); !status.ok())
-      return status;
-  } else if (plan = choose(problem, machine, why); plan.variant.empty()) {
-    choose(problem, machine, &reasons);
-    return {Code::unsupported, reasons.back()};
+  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
+      !status.ok() || context.explanation() != nullptr) {
+    return status;
   }
-  if (options.plan != nullptr) *options.plan = plan;
-  if (explained(context, problem, machine, plan, std::move(reasons))) return {};
   if (problem.rows == 0) return {};
   if (on_gpu) {
     args.stream = context.stream();

@@ -67,17 +67,10 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   problem.weighs =
       select.values == TopkValues::probability || select.values == TopkValues::renormalized;
   Plan plan;
-  Reasons reasons;
-  if (!options.variant.empty()) {
-    if (Status status = plan_variant(options.variant, problem, machine, plan, &reasons);
-        !status.ok()) {
-      return status;
-    }
-  } else if (plan = choose(problem, machine, &reasons); plan.variant.empty()) {
-    return {Code::unsupported, reasons.back()};
+  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
+      !status.ok() || context.explanation() != nullptr) {
+    return status;
   }
-  if (options.plan != nullptr) *options.plan = plan;
-  if (explained(context, problem, machine, plan, std::move(reasons))) return {};
   if (problem.rows == 0) return {};
   if (on_gpu) {
     args.stream = context.stream();

@@ -38,14 +38,26 @@ Status check_reachable(const Context& context,
   return {};
 }
 
-bool explained(const Context& context, const Problem& problem, const Machine& machine,
-               const Plan& plan, Reasons reasons) {
-  if (context.explanation() == nullptr) return false;
-  *context.explanation() = {.plan = plan,
-                            .reasons = std::move(reasons),
-                            .least_bytes = least_bytes(problem),
-                            .planned_bytes = planned_bytes(problem, plan, machine)};
-  return true;
+Status plan_call(const Context& context, const Problem& problem, const Machine& machine,
+                 std::string_view variant, Plan* kept, Plan& plan) {
+  Reasons reasons;
+  Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
+  if (!variant.empty()) {
+    if (Status status = plan_variant(variant, problem, machine, plan, why); !status.ok()) {
+      return status;
+    }
+  } else if (plan = choose(problem, machine, why); plan.variant.empty()) {
+    choose(problem, machine, &reasons);
+    return {Code::unsupported, reasons.back()};
+  }
+  if (kept != nullptr) *kept = plan;
+  if (why != nullptr) {
+    *context.explanation() = {.plan = plan,
+                              .reasons = std::move(reasons),
+                              .least_bytes = least_bytes(problem),
+                              .planned_bytes = planned_bytes(problem, plan, machine)};
+  }
+  return {};
 }
 
 }  // namespace onepass

@@ -1,4 +1,4 @@
-// Where a context's calls run.
+// Where a context's calls run, and how.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,9 @@ Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
 Status check_reachable(const Context& context,
                        std::initializer_list<std::pair<std::string_view, const void*>> arguments);
 
-// To a context that asks: the plan of a problem. False to all others, which go on.
-bool explained(const Context& context, const Problem& problem, const Machine& machine,
-               const Plan& plan, Reasons reasons);
+// The plan of a call, by name or else the best; `kept`, if any, gets a copy. A context that asks learns why, and has had what
+// it wanted.
+Status plan_call(const Context& context, const Problem& problem, const Machine& machine,
+                 std::string_view variant, Plan* kept, Plan& plan);
 
 }  // namespace onepass
