@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402, N812
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import onepass.torch  # noqa: E402
 from onepass.torch._schema import Logits, pack_mask  # noqa: E402
@@ -21,6 +22,18 @@ def x(device):
 @pytest.fixture
 def target(device):
     return torch.tensor([0, 5, 2, -100, 3], device=device)
+
+
+class Watch(TorchDispatchMode):
+    """Sees operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
 
 
 def row_options(device):
@@ -112,6 +125,22 @@ def test_no_gradient_is_lost_in_silence(x):
         torch.autograd.grad(onepass.torch.softmax(x).square().sum(), x, create_graph=True)
 
 
+@pytest.mark.parametrize("case", range(5))
+def test_the_short_way_to_a_gradient_is_the_operators(device, x, target, case):
+    options = row_options(device)[case]
+    weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype, device=device).view_as(x)
+    for name, function in {
+        "softmax": lambda: (onepass.torch.softmax(x, **options) * weights).sum(),
+        "log_softmax": lambda: (onepass.torch.log_softmax(x, **options).clamp(min=-50) * weights).sum(),
+        "cross_entropy": lambda: onepass.torch.cross_entropy(x, target, dim=-1, **options).clamp(max=50),
+    }.items():
+        (short,) = torch.autograd.grad(function(), x)
+        with Watch() as watch:
+            (watched,) = torch.autograd.grad(function(), x)
+        assert {f"onepass.{name}.default", f"onepass.{name}_backward.default"} <= set(watch.seen)
+        torch.testing.assert_close(short, watched, rtol=0, atol=0, equal_nan=True)
+
+
 def operators(device, x, target):
     """Every operator with arguments for it."""
     ops = torch.ops.onepass
@@ -172,20 +201,11 @@ def test_opcheck(name, device, x, target):
 
 def test_who_watches_sees_operators(device, x):
     """Calls go straight to the library; not where a mode, a profiler or a tensor without memory asks for operators."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    seen = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
     plain = x.detach()
     straight = onepass.torch.softmax(plain, dim=0)
-    with Watch():
+    with Watch() as watch:
         watched = onepass.torch.softmax(plain, dim=0)
-    assert seen == ["onepass.softmax.default"] and torch.equal(straight, watched)
+    assert watch.seen == ["onepass.softmax.default"] and torch.equal(straight, watched)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         onepass.torch.softmax(plain)
     assert any(event.name == "onepass::softmax" for event in profile.events())

@@ -33,7 +33,7 @@ def _like_logits(x: Tensor, *rest: Any) -> Tensor:
 
 
 @operator(f"cross_entropy(Tensor x, Tensor target, int dim, {_TAIL}) -> (Tensor, Tensor)", _like_losses)
-def cross_entropy(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tensor, Tensor]:
+def _cross_entropy(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tensor, Tensor]:
     return onepass.cross_entropy(x, target, dim, return_lse=True, **_options(rest))
 
 
@@ -41,7 +41,7 @@ def cross_entropy(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tens
     f"cross_entropy_backward(Tensor x, Tensor target, Tensor dloss, Tensor? lse, int dim, {_TAIL}) -> Tensor",
     _like_logits,
 )
-def cross_entropy_backward(
+def _cross_entropy_backward(
     x: Tensor, target: Tensor, dloss: Tensor, lse: Tensor | None, dim: int, *rest: Any
 ) -> Tensor:
     options = _options(rest) | {"dtype": None}
@@ -68,5 +68,5 @@ def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Any, ..
     return (cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, *ctx.rest), *nothing)
 
 
-differentiable(cross_entropy, _remember, _gradient)
-undifferentiable(cross_entropy_backward, SECOND)
+cross_entropy = differentiable(_cross_entropy, _remember, _gradient)
+cross_entropy_backward = undifferentiable(_cross_entropy_backward, SECOND)

@@ -50,13 +50,6 @@ def _backward(name: str) -> Any:
     return function
 
 
-softmax = _forward("softmax", _like)
-log_softmax = _forward("log_softmax", _like)
-logsumexp = _forward("logsumexp", _like_rows)
-softmax_backward = _backward("softmax_backward")
-log_softmax_backward = _backward("log_softmax_backward")
-
-
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, dim, *rest = inputs
     logits = Logits(*rest[:_COUNT])
@@ -76,13 +69,14 @@ def _gradients(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
     return (dx,) + (None,) * (_COUNT + 3)
 
 
-def _differentiate(forward: Any, backward: Any) -> None:
+def _with_gradient(name: str) -> Any:
+    backward = undifferentiable(_backward(f"{name}_backward"), SECOND)
+
     def gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
         x, y, logits = _recall(ctx)
         return _gradients(ctx, backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant))
 
-    differentiable(forward, _remember, gradient)
-    undifferentiable(backward, SECOND)
+    return differentiable(_forward(name, _like), _remember, gradient)
 
 
 def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
@@ -99,6 +93,6 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return _gradients(ctx, dx.to(ctx.dtype))
 
 
-_differentiate(softmax, softmax_backward)
-_differentiate(log_softmax, log_softmax_backward)
-differentiable(logsumexp, _remember, _logsumexp_gradient)
+softmax = _with_gradient("softmax")
+log_softmax = _with_gradient("log_softmax")
+logsumexp = differentiable(_forward("logsumexp", _like_rows), _remember, _logsumexp_gradient)

@@ -70,21 +70,26 @@ class Logits(NamedTuple):
             **mask_options(*self[5:]),
         }
 
-    def check_constant(self) -> None:
-        """None of them has a gradient; one that is asked for must not be left out in silence."""
-        for name, value in self._asdict().items():
-            if isinstance(value, Tensor) and value.requires_grad:
-                raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return self.scale_rows, self.temperature_rows, self.boolean, self.additive, self.lengths
 
-    def tensors(self) -> list[Tensor | None]:
-        return [value if isinstance(value, Tensor) else None for value in self]
-
-    def with_tensors(self, tensors: list[Tensor | None]) -> "Logits":
+    def with_tensors(self, tensors: Iterable[Tensor | None]) -> "Logits":
         """The same with its tensors replaced: autograd keeps them apart from the other arguments."""
-        return Logits._make(mine if new is None else new for mine, new in zip(self, tensors))
+        new: dict[str, Any] = {name: value for name, value in zip(_TENSORS, tensors) if value is not None}
+        return self._replace(**new) if new else self
 
     def without_tensors(self) -> "Logits":
-        return Logits._make(None if isinstance(value, Tensor) else value for value in self)
+        none: dict[str, Any] = {name: None for name, value in zip(_TENSORS, self.tensors()) if value is not None}
+        return self._replace(**none) if none else self
+
+    def check_constant(self) -> None:
+        """None of them has a gradient; one that is asked for must not be left out in silence."""
+        for name, value in zip(_TENSORS, self.tensors()):
+            if value is not None and value.requires_grad:
+                raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+
+
+_TENSORS = ("scale_rows", "temperature_rows", "boolean", "additive", "lengths")
 
 
 def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
@@ -105,22 +110,29 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
     def register(function: Callable[..., Any]) -> Any:
         torch.library.impl(f"onepass::{name}", ("cpu", "cuda"), function)
         torch.library.register_fake(f"onepass::{name}", fake)
-        return getattr(torch.ops.onepass, name).default
+        op = getattr(torch.ops.onepass, name).default
+        _KERNELS[op] = function
+        return op
 
     return register
 
 
-def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> None:
-    """Gives an operator a gradient: `remember(ctx, inputs, output)`, then `gradient(ctx, *grads)`.
+_KERNELS: dict[Any, Callable[..., Any]] = {}
+
+
+def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives an operator a gradient: `remember(ctx, inputs, output)`, then `gradient(ctx, *grads)`. The quickest way to
+    call it comes back.
 
     What torch.library.register_autograd does, less its look at the defaults of every argument, which takes longer
     than all the rest of a call where there are as many arguments as here.
     """
+    function = _KERNELS[op]
 
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, keys: Any, *inputs: Any) -> Any:
-            output = _below(op, keys, inputs)
+            output = function(*inputs) if keys is None else _below(op, keys, inputs)
             remember(ctx, inputs, output)
             return output
 
@@ -132,10 +144,12 @@ def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..
         return Function.apply(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
 
     _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+    return _unseen(op, lambda *inputs: Function.apply(None, *inputs))
 
 
-def undifferentiable(op: Any, instead: str) -> None:
-    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence."""
+def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
+    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence. The quickest way to
+    call it comes back."""
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         if _wants_gradient(inputs):
@@ -143,6 +157,7 @@ def undifferentiable(op: Any, instead: str) -> None:
         return _below(op, keys, inputs)
 
     _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+    return _unseen(op, op)
 
 
 def without_gradient(op: Any) -> None:
@@ -153,6 +168,19 @@ def without_gradient(op: Any) -> None:
             return _below(op, keys, inputs)
 
     _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
+
+
+def _unseen(op: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator, or, where nobody would see it, its kernel: PyTorch takes several times as long to call an operator
+    whose kernel is Python as the kernel itself takes."""
+    function = _KERNELS[op]
+
+    def call(*inputs: Any) -> Any:
+        if torch.compiler.is_compiling() or _watching() or not _usual(inputs):
+            return op(*inputs)
+        return with_gradient(*inputs) if _wants_gradient(inputs) else function(*inputs)
+
+    return call
 
 
 def _wants_gradient(inputs: tuple[Any, ...]) -> bool:
@@ -170,8 +198,8 @@ _R = TypeVar("_R")
 
 
 def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody would see the operator:
-    PyTorch takes several times as long to call one whose kernel is Python as the kernel itself takes."""
+    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody would see the operator
+    and no gradient is wanted."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
@@ -198,15 +226,20 @@ def _watching() -> bool:
     )
 
 
-def _plain(values: Iterable[Any]) -> bool:
-    """Whether none is a tensor that wants more than numbers: a gradient, say, or to see what is done to it."""
+def _usual(values: Iterable[Any], but_gradients: bool = False) -> bool:
+    """Whether none is a tensor that wants more than numbers and a gradient: to see what is done to it, say."""
     for value in values:
         if isinstance(value, Tensor):
-            if type(value) not in _PLAIN or value.is_meta or (value.requires_grad and torch.is_grad_enabled()):
+            if type(value) not in _PLAIN or value.is_meta or (but_gradients and value.requires_grad):
                 return False
-        elif type(value) is tuple and not _plain(value):
+        elif type(value) is tuple and not _usual(value, but_gradients):
             return False
     return True
+
+
+def _plain(values: Iterable[Any]) -> bool:
+    """Whether none wants more than numbers."""
+    return _usual(values, but_gradients=torch.is_grad_enabled())
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
