@@ -59,13 +59,12 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_COUNT:]
 
 
-def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Any, ...]:
-    nothing = (None,) * (2 + len(ctx.logits) + len(ctx.rest))
+def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> Tensor | None:
     if dloss is None:
-        return (None, *nothing)
+        return None
     x, target, lse, *tensors = ctx.saved_tensors
     logits = ctx.logits.with_tensors(tensors)
-    return (cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, *ctx.rest), *nothing)
+    return cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, *ctx.rest)
 
 
 cross_entropy = differentiable(_cross_entropy, _remember, _gradient)

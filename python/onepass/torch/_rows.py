@@ -65,21 +65,17 @@ def _recall(ctx: Any) -> tuple[Tensor | None, Tensor, Logits]:
     return x, y, ctx.logits.with_tensors(tensors)
 
 
-def _gradients(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
-    return (dx,) + (None,) * (_COUNT + 3)
-
-
 def _with_gradient(name: str) -> Any:
     backward = undifferentiable(_backward(f"{name}_backward"), SECOND)
 
-    def gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    def gradient(ctx: Any, dy: Tensor) -> Tensor:
         x, y, logits = _recall(ctx)
-        return _gradients(ctx, backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant))
+        return backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant)
 
     return differentiable(_forward(name, _like), _remember, gradient)
 
 
-def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
     """d lse / dx is softmax(x) times dz / dx."""
     x, _, logits = _recall(ctx)
     assert x is not None
@@ -90,7 +86,7 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     if logits.softcap > 0:
         each = scale.unsqueeze(ctx.dim) if isinstance(scale, Tensor) else scale
         dx = dx * (1 - torch.tanh(x * each / logits.softcap).square())
-    return _gradients(ctx, dx.to(ctx.dtype))
+    return dx.to(ctx.dtype)
 
 
 softmax = _with_gradient("softmax")

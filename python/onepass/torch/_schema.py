@@ -121,30 +121,34 @@ _KERNELS: dict[Any, Callable[..., Any]] = {}
 
 
 def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives an operator a gradient: `remember(ctx, inputs, output)`, then `gradient(ctx, *grads)`. The quickest way to
-    call it comes back.
+    """Gives an operator a gradient in its first argument: `remember(ctx, inputs, output)`, then
+    `gradient(ctx, *grads)`. The quickest way to call it comes back.
 
     What torch.library.register_autograd does, less its look at the defaults of every argument, which takes longer
-    than all the rest of a call where there are as many arguments as here.
+    than all the rest of a call where there are as many arguments as here. Autograd sees one of them.
     """
     function = _KERNELS[op]
 
     class Function(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keys: Any, *inputs: Any) -> Any:
+        def forward(ctx: Any, keys: Any, first: Tensor, rest: tuple[Any, ...]) -> Any:
+            inputs = (first, *rest)
             output = function(*inputs) if keys is None else _below(op, keys, inputs)
             remember(ctx, inputs, output)
             return output
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return None, *gradient(ctx, *grads)
+            return None, gradient(ctx, *grads), None
+
+    def with_gradient(keys: Any, first: Tensor, *rest: Any) -> Any:
+        return Function.apply(keys, first, rest)
 
     def kernel(keys: Any, *inputs: Any) -> Any:
-        return Function.apply(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
+        return with_gradient(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
 
     _LIBRARY.impl(op._schema.name, kernel, "Autograd", with_keyset=True)
-    return _unseen(op, lambda *inputs: Function.apply(None, *inputs))
+    return _unseen(op, functools.partial(with_gradient, None))
 
 
 def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
