@@ -354,7 +354,6 @@ constexpr int stream_packs(std::size_t element_bytes) {
 inline Plan stream(const Problem& p, const Machine&) {
   Plan plan{.variant = "gpu_stream", .threads = kWarp, .resident = true};
   plan.packs = stream_packs(size_of(p.in));
-  plan.chunk = static_cast<int>(packs(p));
   plan.blocks = p.rows;
   plan.shared_bytes = static_cast<std::size_t>(
       kWarp * (kStreamStages * plan.packs * kPackBytes + stream_keys(size_of(p.in)) * kKeyBytes));

@@ -55,7 +55,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   if (Status status = machine_of(context, machine); !status.ok()) return status;
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
-  if (on_gpu && problem.mixed_inputs && problem.in == DType::f64) {
+  if (on_gpu && !gpu_rows::refuse_no_gpu(problem, machine).empty()) {
     return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
                                    " beside y of " + std::string(onepass::name(args.y.dtype)) +
                                    ": on a GPU both are f64, or neither"};

@@ -180,7 +180,7 @@ def _unseen(op: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
     function = _KERNELS[op]
 
     def call(*inputs: Any) -> Any:
-        if torch.compiler.is_compiling() or _watching() or not _usual(inputs):
+        if _watching() or not _usual(inputs):
             return op(*inputs)
         return with_gradient(*inputs) if _wants_gradient(inputs) else function(*inputs)
 
@@ -208,7 +208,7 @@ def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callabl
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
         def call(*args: _P.args, **options: _P.kwargs) -> _R:
-            if torch.compiler.is_compiling() or _watching() or not _plain(args) or not _plain(options.values()):
+            if _watching() or not _plain(args) or not _plain(options.values()):
                 return function(*args, **options)
             if "dim" in options:
                 options["axis"] = options.pop("dim")
@@ -220,9 +220,10 @@ def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callabl
 
 
 def _watching() -> bool:
-    """Whether somebody wants to see operators: a mode, a transform, a trace or a profiler."""
+    """Whether somebody wants to see operators: a compiler, a mode, a transform, a trace or a profiler."""
     return (
-        torch._C._len_torch_dispatch_stack() > 0
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._is_torch_function_mode_enabled()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None

@@ -43,7 +43,7 @@ class LaneStages {
   __device__ void take(int c, Tile& tile) const {
     wait_for_copies_but<kSlots - 1>();
     const Held* at = own(c);
-    const int n = row_.packs() - first(c) - lane();
+    const int n = left(c);
 #pragma unroll
     for (int p = 0; p < P; ++p) tile[p] = at[p * kWarp];
     if (n > kSize - kWarp) return;
@@ -58,11 +58,13 @@ class LaneStages {
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x); }
+  // Packs from the lane's first of the stage to the end of the row.
+  __device__ int left(int c) const { return row_.packs() - first(c) - lane(); }
 
   __device__ void ask(int c) const {
     Held* to = memory_ + c % kSlots * kSize;
     const Held* from = row_.address(first(c) + lane());
-    const int n = row_.packs() - first(c) - lane();
+    const int n = left(c);
     if (n > kSize - kWarp) {
 #pragma unroll
       for (int p = 0; p < P; ++p) copy_async(from + p * kWarp, to + p * kWarp);
