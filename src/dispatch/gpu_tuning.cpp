@@ -1,5 +1,6 @@
 #include "dispatch/gpu_tuning.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <sstream>
@@ -28,6 +29,10 @@ double octaves(std::int64_t n) {
 // The number of rows matters half as much as their length, and past kMany not at all.
 constexpr std::int64_t kMany = 1024;
 constexpr double kFar = 2;
+
+std::pair<Family, int> kind_of(const GpuTuning::Point& point) {
+  return {point.family, point.element_bytes};
+}
 
 }  // namespace
 
@@ -82,8 +87,9 @@ double GpuTuning::Place::distance(const Place& wanted) const {
 }
 
 void GpuTuning::add(const Point& point) {
-  points_.push_back(point);
-  places_.push_back(place_of(point.packs, point.rows));
+  const auto at = std::ranges::upper_bound(points_, kind_of(point), {}, kind_of);
+  places_.insert(places_.begin() + (at - points_.begin()), place_of(point.packs, point.rows));
+  points_.insert(at, point);
 }
 
 std::string GpuTuning::text() const {
@@ -106,14 +112,13 @@ std::string GpuTuning::refuses(const Machine& machine) const {
 std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine& m) const {
   if (gpu_rows::is_general(p)) return std::nullopt;
   const Place wanted = place_of(gpu_rows::packs(p), p.rows);
-  const Family family = family_of(p.op);
-  const auto bytes = static_cast<int>(size_of(p.in));
+  const std::pair kind(family_of(p.op), static_cast<int>(size_of(p.in)));
+  const auto own = std::ranges::equal_range(points_, kind, {}, kind_of);
+  auto place = places_.begin() + (own.begin() - points_.begin());
   const Point* nearest = nullptr;
   double least = 0;  // the distance of the nearest
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    const Point& point = points_[i];
-    if (point.family != family || point.element_bytes != bytes) continue;
-    const double distance = places_[i].distance(wanted);
+  for (const Point& point : own) {
+    const double distance = (place++)->distance(wanted);
     const bool nearer = nearest == nullptr ? distance <= kFar : distance < least;
     if (!nearer || !gpu_rows::fits(point.launch, p, m)) continue;
     nearest = &point;

@@ -44,7 +44,7 @@ class GpuTuning {
   static Status parse(std::string_view text, GpuTuning& out);
   std::string text() const;
 
-  void add(const Point& point);
+  void add(const Point& point);  // behind those of its family and size
   const std::vector<Point>& points() const { return points_; }
 
   // Empty where the table was measured on such a GPU; otherwise what differs.
@@ -56,7 +56,7 @@ class GpuTuning {
   bool operator==(const GpuTuning&) const = default;
 
  private:
-  // Where a point lies, in octaves: each call of an op looks for the nearest.
+  // Where a point lies, in octaves.
   struct Place {
     double packs, rows;
 
@@ -66,7 +66,7 @@ class GpuTuning {
   static Place place_of(std::int64_t packs, std::int64_t rows);
 
   int sm_ = 0, processors_ = 0;
-  std::vector<Point> points_;
+  std::vector<Point> points_;  // by family and size: each call of an op looks for the nearest of its own
   std::vector<Place> places_;  // of the points
 };
 

@@ -15,7 +15,7 @@ bool is_attention_type(DType dtype) {
 }
 
 // q, k, v or o: `rank` dimensions, the last dense.
-Status check_operand(std::string_view argument, const ConstTensor& t, int rank,
+Status check_operand(std::string_view argument, const TensorRef& t, int rank,
                      std::string_view why, bool written) {
   ONEPASS_TRY(check_tensor(argument, t, written));
   if (!is_attention_type(t.dtype)) {
@@ -33,7 +33,7 @@ Status check_operand(std::string_view argument, const ConstTensor& t, int rank,
 }
 
 // Dimensions before the token's are heads and, where there are four, batch (or pages).
-Heads lay(const ConstTensor& t, int token) {
+Heads lay(const TensorRef& t, int token) {
   const auto at = static_cast<std::size_t>(token);
   return {.data = const_cast<void*>(t.data),
           .dtype = t.dtype,
@@ -43,7 +43,7 @@ Heads lay(const ConstTensor& t, int token) {
 }
 
 // batch + 1 places, or one a batch.
-Status lay_places(std::string_view argument, const ConstTensor& t, std::int64_t count,
+Status lay_places(std::string_view argument, const TensorRef& t, std::int64_t count,
                   Places& out) {
   if (!t.present()) return {};
   ONEPASS_TRY(check_tensor(argument, t, false));
@@ -60,7 +60,7 @@ Status lay_places(std::string_view argument, const ConstTensor& t, std::int64_t 
 }
 
 // A tensor that broadcasts to batch × heads × queries × keys.
-Status lay_mask(std::string_view argument, const ConstTensor& t, const AttentionArgs& args,
+Status lay_mask(std::string_view argument, const TensorRef& t, const AttentionArgs& args,
                 Heads& out) {
   ONEPASS_TRY(check_tensor(argument, t, false));
   const std::int64_t full[] = {args.batch, args.heads, args.queries, args.keys};
@@ -85,7 +85,7 @@ Status lay_mask(std::string_view argument, const ConstTensor& t, const Attention
 }
 
 // One value a head, or one a batch and head.
-Status lay_heads(std::string_view argument, const ConstTensor& t, const AttentionArgs& args,
+Status lay_heads(std::string_view argument, const TensorRef& t, const AttentionArgs& args,
                  bool batches, Heads& out) {
   if (!t.present()) return {};
   ONEPASS_TRY(check_tensor(argument, t, false));
@@ -103,7 +103,7 @@ Status lay_heads(std::string_view argument, const ConstTensor& t, const Attentio
   return {};
 }
 
-Status lay_lse(const Tensor& lse, const ConstTensor& q, Heads& out) {
+Status lay_lse(const TensorRef& lse, const TensorRef& q, Heads& out) {
   if (!lse.present()) return {};
   ONEPASS_TRY(check_tensor("lse", lse, true));
   if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
@@ -145,8 +145,8 @@ Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
 }
 
 // The table, and how many keys it has room for.
-Status lay_pages(const AttentionOptions& options, const ConstTensor& k, AttentionArgs& args) {
-  const ConstTensor& t = options.pages;
+Status lay_pages(const AttentionOptions& options, const TensorRef& k, AttentionArgs& args) {
+  const TensorRef& t = options.pages;
   if (options.kv_offsets.present()) {
     return invalid("kv_offsets", "are of keys side by side, and these are in pages");
   }
@@ -175,7 +175,7 @@ Status lay_pages(const AttentionOptions& options, const ConstTensor& k, Attentio
 }
 
 // Heads, batch, tokens and dim of q, k and v, and whether they go together.
-Status lay_inputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+Status lay_inputs(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                   const AttentionOptions& options, AttentionArgs& args) {
   const bool ragged_q = options.q_offsets.present();
   const bool ragged_kv = options.kv_offsets.present();
@@ -219,7 +219,7 @@ Status lay_inputs(const ConstTensor& q, const ConstTensor& k, const ConstTensor&
 }
 
 // How many sequences there are: q says it, or its offsets do.
-Status lay_batch(const ConstTensor& q, const ConstTensor& k, const AttentionOptions& options,
+Status lay_batch(const TensorRef& q, const TensorRef& k, const AttentionOptions& options,
                  AttentionArgs& args) {
   ONEPASS_TRY(lay_places("q_offsets", options.q_offsets, -1, args.q_offsets));
   if (options.q_offsets.present() && options.q_offsets.shape[0] < 1) {

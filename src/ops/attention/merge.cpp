@@ -9,7 +9,7 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
                    Tensor lse, MergeArgs& args) {
   args = {};
   Shape shape;
-  const auto lay_o = [&](std::string_view name, const ConstTensor& t, bool written, Operand& out) {
+  const auto lay_o = [&](std::string_view name, const TensorRef& t, bool written, Operand& out) {
     ONEPASS_TRY(check_tensor(name, t, written));
     ONEPASS_TRY(check_floating(name, t));
     if (t.rank != a.rank ||
@@ -18,7 +18,7 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
     }
     return shape.lay_full(name, t, Shape::Fit::exact, out);
   };
-  const auto lay_lse = [&](std::string_view name, const ConstTensor& t, bool written,
+  const auto lay_lse = [&](std::string_view name, const TensorRef& t, bool written,
                            Operand& out) {
     ONEPASS_TRY(check_tensor(name, t, written));
     if (t.dtype != DType::f32 && t.dtype != DType::f64) {

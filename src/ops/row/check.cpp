@@ -7,7 +7,7 @@
 namespace onepass {
 
 Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args) {
-  args = RowArgs{.op = op};
+  args.op = op;
   Shape shape;
   ONEPASS_TRY(check_tensor("x", x, false));
   ONEPASS_TRY(check_floating("x", x));
@@ -33,7 +33,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
 
 Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
                       const BackwardOptions& options, RowArgs& args) {
-  args = RowArgs{.op = op};
+  args.op = op;
   Shape shape;
   ONEPASS_TRY(check_tensor("y", y, false));
   ONEPASS_TRY(check_floating("y", y));
@@ -63,7 +63,7 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
 
 Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntropyOptions& options,
                            RowArgs& args) {
-  args = RowArgs{.op = op};
+  args.op = op;
   const bool forward = op == Op::cross_entropy;
   const bool reduced = options.reduction != Reduction::none;
   Shape shape;
@@ -76,7 +76,7 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   ONEPASS_TRY(shape.lay_rows("target", t.target, Shape::Fit::exact, args.target));
 
   // One value a row, or one where losses are reduced.
-  const auto lay_losses = [&](std::string_view name, ConstTensor given, bool is_output,
+  const auto lay_losses = [&](std::string_view name, const TensorRef& given, bool is_output,
                               Operand& laid) {
     ONEPASS_TRY(check_tensor(name, given, is_output));
     ONEPASS_TRY(check_floating(name, given));

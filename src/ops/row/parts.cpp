@@ -33,7 +33,7 @@ Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const N
   return {};
 }
 
-Status check_integers(std::string_view argument, const ConstTensor& t) {
+Status check_integers(std::string_view argument, const TensorRef& t) {
   if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
   return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
 }
@@ -64,7 +64,7 @@ void collapse_present(RowArgs& args, std::span<Operand* const> more) {
   args.end_row = args.space.rows;
 }
 
-Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out) {
+Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out) {
   if (!lse.present()) return {};
   ONEPASS_TRY(check_tensor("lse", lse, true));
   if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {

@@ -21,7 +21,7 @@ namespace onepass {
 
 struct Named {
   std::string_view name;
-  ConstTensor tensor;
+  TensorRef tensor;
 };
 
 // A few of them, without memory of its own: every call comes here. Absent ones, which overlap nothing, are left out.
@@ -48,12 +48,12 @@ class NamedList {
 Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
                       bool& in_place);
 
-Status check_integers(std::string_view argument, const ConstTensor& t);
+Status check_integers(std::string_view argument, const TensorRef& t);
 
 // One value for all rows, or a tensor of them.
 Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
                    double& value, Operand& rows);
-Status lay_lse(const Tensor& lse, const Shape& shape, Operand& out);
+Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out);
 
 // Absent operands have no strides to agree on, and must not stand in the way. `more` are an op's own.
 void collapse_present(RowArgs& args, std::span<Operand* const> more);

@@ -14,7 +14,7 @@ struct Dimension {
 // Dimensions that move at all, the widest step first.
 class Moving {
  public:
-  explicit Moving(const ConstTensor& t) {
+  explicit Moving(const TensorRef& t) {
     for (int i = 0; i < t.rank; ++i) {
       if (t.shape[i] > 1) list_[count_++] = {t.shape[i], std::abs(t.strides[i])};
     }
@@ -30,7 +30,7 @@ class Moving {
   int count_ = 0;
 };
 
-bool empty(const ConstTensor& t) {
+bool empty(const TensorRef& t) {
   return std::any_of(t.shape.begin(), t.shape.begin() + t.rank,
                      [](std::int64_t extent) { return extent == 0; });
 }
@@ -40,7 +40,7 @@ struct Bytes {
   std::uintptr_t begin, end;
 };
 
-Bytes bytes_of(const ConstTensor& t) {
+Bytes bytes_of(const TensorRef& t) {
   const auto base = reinterpret_cast<std::uintptr_t>(t.data);
   if (empty(t)) return {base, base};
   std::int64_t low = 0;
@@ -91,11 +91,11 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-std::string shape_text(const ConstTensor& tensor) {
-  return shape_text(std::span(tensor.shape.data(), static_cast<std::size_t>(tensor.rank)));
+std::string shape_text(const TensorRef& tensor) {
+  return shape_text(tensor.shape.first(static_cast<std::size_t>(tensor.rank)));
 }
 
-Status check_tensor(std::string_view argument, const ConstTensor& t, bool written) {
+Status check_tensor(std::string_view argument, const TensorRef& t, bool written) {
   if (!t.present()) return invalid(argument, "is missing");
   if (t.rank > kMaxRank) {
     return invalid(argument, "has more than ", kMaxRank,
@@ -142,15 +142,15 @@ Status check_tensor(std::string_view argument, const ConstTensor& t, bool writte
   return {};
 }
 
-Status check_floating(std::string_view argument, const ConstTensor& t) {
+Status check_floating(std::string_view argument, const TensorRef& t) {
   if (is_floating(t.dtype)) return {};
   return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16, f64");
 }
 
-Status Shape::make(const ConstTensor& x, int axis, Shape& out) {
+Status Shape::make(const TensorRef& x, int axis, Shape& out) {
   const int rank = std::max(x.rank, 1);
   out.rank_ = static_cast<std::size_t>(rank);
-  std::copy(x.shape.begin(), x.shape.begin() + x.rank, out.full_.begin());
+  std::copy_n(x.shape.begin(), x.rank, out.full_.begin());
   if (axis < -rank || axis >= rank) {
     return invalid("axis", axis, " is outside a tensor of ", rank, " dimensions");
   }
@@ -172,7 +172,7 @@ RowSpace Shape::space() const {
   return space;
 }
 
-Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
+Status Shape::lay_full(std::string_view argument, const TensorRef& t, Fit fit,
                        Operand& out) const {
   const int rank = static_cast<int>(rank_);
   const bool scalar_x = t.rank == 0 && rank == 1 && full_[0] == 1;
@@ -199,24 +199,20 @@ Status Shape::lay_full(std::string_view argument, const ConstTensor& t, Fit fit,
   return {};
 }
 
-Status Shape::lay_rows(std::string_view argument, const ConstTensor& t, Fit fit,
+Status Shape::lay_rows(std::string_view argument, const TensorRef& t, Fit fit,
                        Operand& out) const {
-  ConstTensor flat = t;
-  if (t.rank == static_cast<int>(rank_) && t.rank > 0 && t.shape[axis_] == 1) {
-    std::copy(t.shape.begin() + axis_ + 1, t.shape.end(), flat.shape.begin() + axis_);
-    std::copy(t.strides.begin() + axis_ + 1, t.strides.end(), flat.strides.begin() + axis_);
-    --flat.rank;
-  }
-  const int rank = static_cast<int>(outer().size());
-  const int missing = rank - flat.rank;
+  const bool keeps_axis = t.rank == static_cast<int>(rank_) && t.rank > 0 && t.shape[axis_] == 1;
+  const int given = t.rank - (keeps_axis ? 1 : 0);
+  const int missing = static_cast<int>(outer().size()) - given;
   bool fits = missing >= 0 && (fit == Fit::broadcast || missing == 0);
   Operand laid{.data = const_cast<void*>(t.data), .dtype = t.dtype};
-  for (int i = 0; fits && i < flat.rank; ++i) {
+  for (int i = 0; fits && i < given; ++i) {
+    const int from = keeps_axis && i >= axis_ ? i + 1 : i;
     const auto o = static_cast<std::size_t>(i + missing);
-    if (flat.shape[i] == outer_[o]) {
-      laid.row_strides[o] = flat.strides[i];
+    if (t.shape[from] == outer_[o]) {
+      laid.row_strides[o] = t.strides[from];
     } else {
-      fits = fit == Fit::broadcast && flat.shape[i] == 1;
+      fits = fit == Fit::broadcast && t.shape[from] == 1;
     }
   }
   if (!fits) {
@@ -252,7 +248,7 @@ void collapse(RowSpace& space, std::span<Operand* const> operands) {
   space.rank = kept;
 }
 
-bool same_elements(const ConstTensor& a, const ConstTensor& b) {
+bool same_elements(const TensorRef& a, const TensorRef& b) {
   if (a.data != b.data || a.dtype != b.dtype || a.rank != b.rank) return false;
   for (int i = 0; i < a.rank; ++i) {
     if (a.shape[i] != b.shape[i]) return false;
@@ -261,7 +257,7 @@ bool same_elements(const ConstTensor& a, const ConstTensor& b) {
   return true;
 }
 
-bool overlap(const ConstTensor& a, const ConstTensor& b) {
+bool overlap(const TensorRef& a, const TensorRef& b) {
   if (!a.present() || !b.present()) return false;
   const Bytes first = bytes_of(a);
   const Bytes second = bytes_of(b);

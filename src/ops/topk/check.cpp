@@ -6,7 +6,7 @@
 namespace onepass {
 namespace {
 
-Status lay_x(std::string_view argument, const ConstTensor& x, Shape& shape, Operand& out) {
+Status lay_x(std::string_view argument, const TensorRef& x, Shape& shape, Operand& out) {
   ONEPASS_TRY(check_tensor(argument, x, false));
   ONEPASS_TRY(check_floating(argument, x));
   if (x.rank == 0) return invalid(argument, "a scalar has no row to choose from");
@@ -15,11 +15,11 @@ Status lay_x(std::string_view argument, const ConstTensor& x, Shape& shape, Oper
 }
 
 // An output with K columns a row.
-Status lay_chosen(std::string_view argument, const Tensor& t, const Shape& shape, std::int64_t& k,
+Status lay_chosen(std::string_view argument, const TensorRef& t, const Shape& shape, std::int64_t& k,
                   Operand& out) {
   ONEPASS_TRY(check_tensor(argument, t, true));
   if (t.rank < 1) return invalid(argument, "a scalar has no place for the chosen");
-  Tensor rows = t;
+  TensorRef rows = t;
   rows.rank = t.rank - 1;
   ONEPASS_TRY(shape.lay_rows(argument, rows, Shape::Fit::exact, out));
   const auto last = static_cast<std::size_t>(t.rank - 1);
@@ -37,7 +37,7 @@ Status check_k(std::string_view argument, std::int64_t k, std::int64_t cols) {
 }
 
 // Indices must fit their type.
-Status check_indices(std::string_view argument, const ConstTensor& t, std::int64_t cols) {
+Status check_indices(std::string_view argument, const TensorRef& t, std::int64_t cols) {
   ONEPASS_TRY(check_integers(argument, t));
   if (t.dtype == DType::i32 && cols > std::int64_t{1} << 31) {
     return invalid(argument, "dtype i32 cannot count ", cols, " elements");
@@ -47,7 +47,7 @@ Status check_indices(std::string_view argument, const ConstTensor& t, std::int64
 
 // One value a row to write, if it is wanted.
 template <class Check>
-Status lay_optional(std::string_view argument, const Tensor& t, const Shape& shape, Check check,
+Status lay_optional(std::string_view argument, const TensorRef& t, const Shape& shape, Check check,
                     Operand& out) {
   if (!t.present()) return {};
   ONEPASS_TRY(check_tensor(argument, t, true));
@@ -64,7 +64,7 @@ Status lay_each(std::string_view argument, const PerRowInteger& option, const Sh
   return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, out.rows);
 }
 
-Status check_u8(std::string_view argument, const ConstTensor& t) {
+Status check_u8(std::string_view argument, const TensorRef& t) {
   if (t.dtype == DType::u8) return {};
   return invalid(argument, "dtype ", name(t.dtype), " is not u8");
 }
@@ -81,7 +81,7 @@ constexpr std::string_view kMinP = "between 0 and 1";
 
 Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOptions& options,
                   RowArgs& args, Select& select) {
-  args = RowArgs{.op = Op::topk};
+  args.op = Op::topk;
   select = {.values = options.values, .sorted = options.sorted};
   Shape shape;
   ONEPASS_TRY(lay_x("x", x, shape, args.logits.x));
@@ -120,7 +120,7 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
 
 Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, RowArgs& args,
                     Select& select) {
-  args = RowArgs{.op = Op::sample};
+  args.op = Op::sample;
   select = {};
   Shape shape;
   ONEPASS_TRY(lay_x("x", x, shape, args.logits.x));
@@ -173,7 +173,7 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
 
 Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const GateOptions& options,
                   RowArgs& args, Select& select) {
-  args = RowArgs{.op = Op::gate};
+  args.op = Op::gate;
   select = {.score = options.score, .renormalize = options.renormalize, .scale = options.scale};
   Shape shape;
   ONEPASS_TRY(lay_x("scores", scores, shape, args.logits.x));
