@@ -1,4 +1,8 @@
-"""What a call costs the host: tiny tensors, so that nothing is left but the way there."""
+"""What a call costs the host: tiny tensors, so that nothing is left but the way there.
+
+Calls take turns, a batch each: what a launch costs falls by a third while a GPU wakes up, and would otherwise be charged
+to whoever comes first.
+"""
 
 import statistics
 import time
@@ -11,6 +15,8 @@ import onepass
 import onepass.torch
 
 _CALLS = 500  # in a batch: fewer than a GPU's queue holds, so that nobody waits for it
+_WARM_UP = 10  # rounds that do not count
+_ROUNDS = 30
 
 
 def overhead(device: str) -> list[tuple[str, float]]:
@@ -41,16 +47,17 @@ def overhead(device: str) -> list[tuple[str, float]]:
         array, array_out = x.numpy(), out.numpy()
         calls["onepass.softmax, NumPy"] = lambda: onepass.softmax(array)
         calls["onepass.softmax(out=), NumPy"] = lambda: onepass.softmax(array, out=array_out)
-    return [(name, _microseconds(call, device)) for name, call in calls.items()]
+    batches: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(_WARM_UP + _ROUNDS):
+        for name, call in calls.items():
+            batches[name].append(_microseconds(call, device))
+    return [(name, statistics.median(each[_WARM_UP:])) for name, each in batches.items()]
 
 
 def _microseconds(call: Callable[[], object], device: str) -> float:
-    batches = []
-    for _ in range(30):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(_CALLS):
-            call()
-        batches.append((time.perf_counter() - begin) / _CALLS * 1e6)
-    return statistics.median(batches)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(_CALLS):
+        call()
+    return (time.perf_counter() - begin) / _CALLS * 1e6
