@@ -19,6 +19,8 @@ struct CpuTuning {
   double resident_l3_share;      // of L3 that the kept weights of all threads may fill; 0: none
   std::int64_t streaming_bytes;  // output from which stores go past the caches; 0: never
   std::int64_t short_cols;       // longest row for cpu_short
+
+  bool operator==(const CpuTuning&) const = default;
 };
 
 // What a launch must fit into. All 0 where there is no GPU.
@@ -28,6 +30,8 @@ struct GpuLimits {
   int block_threads = 0;      // most threads a block
   int processor_threads = 0;  // and an SM
   int block_shared = 0;       // most bytes of shared memory a block may ask for
+
+  bool operator==(const GpuLimits&) const = default;
 };
 
 struct Machine {
@@ -40,6 +44,7 @@ struct Machine {
   const GpuTuning* tuned = nullptr;  // what was measured on such a GPU; null: nothing
 
   Device device() const { return gpu.sm > 0 ? Device::cuda : Device::cpu; }
+  bool operator==(const Machine&) const = default;
 };
 
 // The machines of the tuning tables, CPUs and GPUs. `explain` plans for any of them without having

@@ -1,11 +1,31 @@
 #include "runtime/machine_of.hpp"
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass {
+namespace {
+
+// The best plan. A thread remembers its last of each op: the same shapes come again and again.
+const Plan& plan_for(const Problem& problem, const Machine& machine) {
+  struct Chosen {
+    Problem problem;
+    Machine machine;
+    Plan plan;
+  };
+  thread_local std::array<std::optional<Chosen>, kAllOps.size()> last;
+  std::optional<Chosen>& mine = last[static_cast<std::size_t>(problem.op)];
+  if (!mine || mine->problem != problem || mine->machine != machine) {
+    mine.emplace(problem, machine, choose(problem, machine));
+  }
+  return mine->plan;
+}
+
+}  // namespace
 
 Status machine_of(const Context& context, Machine& machine) {
   if (context.device() == Device::cuda) return gpu::machine(machine);
@@ -46,7 +66,8 @@ Status plan_call(const Context& context, const Problem& problem, const Machine& 
     if (Status status = plan_variant(variant, problem, machine, plan, why); !status.ok()) {
       return status;
     }
-  } else if (plan = choose(problem, machine, why); plan.variant.empty()) {
+  } else if (plan = why == nullptr ? plan_for(problem, machine) : choose(problem, machine, why);
+             plan.variant.empty()) {
     choose(problem, machine, &reasons);
     return {Code::unsupported, reasons.back()};
   }

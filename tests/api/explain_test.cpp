@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include "onepass/onepass.hpp"
 
@@ -21,6 +22,27 @@ TEST(ExplainTest, TellsThePlanAndLeavesTheOutputAlone) {
   EXPECT_EQ(told.least_bytes, 2 * sizeof x);
   EXPECT_GE(told.planned_bytes, told.least_bytes);
   for (const float value : y) EXPECT_EQ(value, 7);
+}
+
+TEST(ExplainTest, WhatIsToldIsWhatRunsWhateverRanBefore) {
+  std::vector<float> x(1 << 16), y(1 << 16);
+  struct Call {
+    std::int64_t cols;
+    int threads;
+  };
+  // One differs from the next in its shape, its machine, or neither.
+  for (const auto [cols, threads] :
+       {Call{4, 1}, {1 << 16, 1}, {1 << 16, 1}, {1 << 16, 2}, {1 << 16, 1}, {4, 1}}) {
+    const std::int64_t shape[] = {1, cols};
+    const Tensor in(x.data(), DType::f32, shape);
+    const Tensor out(y.data(), DType::f32, shape);
+    Plan ran;
+    Explanation told;
+    const Context context = Context::cpu(threads);
+    ASSERT_TRUE(softmax(context, in, out, {.plan = &ran}).ok());
+    ASSERT_TRUE(softmax(context.explaining(told), in, out).ok());
+    EXPECT_EQ(ran, told.plan) << cols << " columns, " << threads << " threads";
+  }
 }
 
 TEST(ExplainTest, OfAReducedLossToo) {
