@@ -98,6 +98,26 @@ ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   return body(Type<float>{});
 }
 
+// The same where it is one for a value of type T: a floating one, or one of integers.
+template <class T, class Body>
+ONEPASS_HD inline decltype(auto) with_type_for(DType dtype, Body&& body) {
+  static_assert(std::is_arithmetic_v<T>);
+  if constexpr (std::is_floating_point_v<T>) {
+    switch (dtype) {
+      case DType::f16: return body(Type<F16>{});
+      case DType::bf16: return body(Type<BF16>{});
+      case DType::f64: return body(Type<double>{});
+      default: return body(Type<float>{});
+    }
+  } else {
+    switch (dtype) {
+      case DType::u8: return body(Type<std::uint8_t>{});
+      case DType::i32: return body(Type<std::int32_t>{});
+      default: return body(Type<std::int64_t>{});
+    }
+  }
+}
+
 // The element at an index of an untyped array.
 template <class T>
 ONEPASS_HD inline T read(const void* data, DType dtype, std::int64_t index) {

@@ -1,4 +1,4 @@
-// The order of keys, largest first: bitonic networks, in a warp's registers and in a block's shared memory.
+// The order of keys, largest first: bitonic networks, in a warp's registers and in memory of a block.
 #pragma once
 
 namespace onepass {

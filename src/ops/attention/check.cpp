@@ -15,8 +15,8 @@ bool is_attention_type(DType dtype) {
 }
 
 // q, k, v or o: `rank` dimensions, the last dense.
-Status check_operand(std::string_view argument, const TensorRef& t, int rank,
-                     std::string_view why, bool written) {
+Status check_operand(std::string_view argument, const TensorRef& t, int rank, std::string_view why,
+                     bool written) {
   ONEPASS_TRY(check_tensor(argument, t, written));
   if (!is_attention_type(t.dtype)) {
     return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16");
@@ -43,8 +43,7 @@ Heads lay(const TensorRef& t, int token) {
 }
 
 // batch + 1 places, or one a batch.
-Status lay_places(std::string_view argument, const TensorRef& t, std::int64_t count,
-                  Places& out) {
+Status lay_places(std::string_view argument, const TensorRef& t, std::int64_t count, Places& out) {
   if (!t.present()) return {};
   ONEPASS_TRY(check_tensor(argument, t, false));
   ONEPASS_TRY(check_integers(argument, t));

@@ -18,8 +18,7 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
     }
     return shape.lay_full(name, t, Shape::Fit::exact, out);
   };
-  const auto lay_lse = [&](std::string_view name, const TensorRef& t, bool written,
-                           Operand& out) {
+  const auto lay_lse = [&](std::string_view name, const TensorRef& t, bool written, Operand& out) {
     ONEPASS_TRY(check_tensor(name, t, written));
     if (t.dtype != DType::f32 && t.dtype != DType::f64) {
       return invalid(name, "dtype ", onepass::name(t.dtype), " is not f32 or f64");

@@ -172,8 +172,7 @@ RowSpace Shape::space() const {
   return space;
 }
 
-Status Shape::lay_full(std::string_view argument, const TensorRef& t, Fit fit,
-                       Operand& out) const {
+Status Shape::lay_full(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const {
   const int rank = static_cast<int>(rank_);
   const bool scalar_x = t.rank == 0 && rank == 1 && full_[0] == 1;
   const int missing = rank - t.rank;
@@ -199,8 +198,7 @@ Status Shape::lay_full(std::string_view argument, const TensorRef& t, Fit fit,
   return {};
 }
 
-Status Shape::lay_rows(std::string_view argument, const TensorRef& t, Fit fit,
-                       Operand& out) const {
+Status Shape::lay_rows(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const {
   const bool keeps_axis = t.rank == static_cast<int>(rank_) && t.rank > 0 && t.shape[axis_] == 1;
   const int given = t.rank - (keeps_axis ? 1 : 0);
   const int missing = static_cast<int>(outer().size()) - given;

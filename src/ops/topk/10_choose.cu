@@ -32,6 +32,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   const Part<Row> part(row, common.size, team.rank());
   Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
+  assume_shared(chosen.keys);
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     chosen.total.state = broken_state();
   }

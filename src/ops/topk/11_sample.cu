@@ -78,6 +78,7 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
                                             const Chosen& chosen, bool whole) {
   const Draw draw = of;
   const Key* keys = chosen.keys;
+  assume_shared(keys);
   const int count = chosen.count;
   const State<float> state = chosen.total.state;
   const auto lane = static_cast<int>(threadIdx.x);
@@ -189,6 +190,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     chosen = team.choose(part, best, Target{}, false);
   }
   if (!chosen.mine) return;
+  assume_shared(chosen.keys);
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
   // The token, and its x where that is at hand.

@@ -59,7 +59,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   const bool exists = at == own;
 
   if (out.target) {
-    const auto token = read<std::int64_t>(address_of(space, out.target, at), out.target.dtype, 0);
+    const auto token = read_one<std::int64_t>(address_of(space, out.target, at), out.target.dtype);
     Target target;
     if (token >= 0 && token < cols) {
       target = {static_cast<int>(token), element_of(static_cast<int>(token))};

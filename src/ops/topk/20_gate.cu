@@ -43,8 +43,8 @@ GateArgs<Place> gate_args(const RowArgs& args) {
           .scale = static_cast<float>(select.scale)};
 }
 
-// Lanes of a warp have a row, N experts each.
-template <class In, int Lanes, int N, class Place>
+// Lanes of a warp have a row, N experts each. Biased: what is chosen by is not the score itself.
+template <class In, int Lanes, int N, class Place, bool Biased>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void gate_rows(
     const __grid_constant__ GateArgs<Place> args) {
   using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
@@ -67,7 +67,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     return score(value) +
            element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
   };
-  if (args.bias) {  // what is chosen by is not the score itself
+  if constexpr (Biased) {
     bool odd = broken;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
@@ -80,13 +80,13 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   }
   const Key key = held.largest(z, lists, args.k, slots[threadIdx.x / Lanes], [&](int e) {
     const float value = widen(x[e * stride]);
-    return args.bias ? biased(value, e) : value;
+    return Biased ? biased(value, e) : value;
   });
   const int lane = held.lane();
   const bool writes = lane < args.k;
   const auto expert = static_cast<int>(index_of(key));
   float kept = value_of(key);
-  if (args.bias && writes && !broken) kept = widen(x[expert * stride]);
+  if (Biased && writes && !broken) kept = widen(x[expert * stride]);
   kept = writes ? score(kept) : 0;
   float factor = args.scale;
   if (args.renormalize) {
@@ -103,7 +103,9 @@ template <class In, class Place>
 Status run_gate(const RowArgs& args, const Plan& plan) {
   const cudaLaunchConfig_t config = config_of(plan, args);
   return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    cudaLaunchKernelEx(&config, gate_rows<In, Lanes, N, Place>, gate_args<Place>(args));
+    const auto kernel = args.select->bias ? gate_rows<In, Lanes, N, Place, true>
+                                          : gate_rows<In, Lanes, N, Place, false>;
+    cudaLaunchKernelEx(&config, kernel, gate_args<Place>(args));
     return launch_status(plan.variant);
   });
 }

@@ -38,7 +38,7 @@ __device__ inline Target target_of(const CommonOf<Place>& common, const TopkOutp
                                    const Row& row, std::int64_t at) {
   if (!out.target) return {};
   const auto token =
-      read<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype, 0);
+      read_one<std::int64_t>(address_of(common.space, out.target, at), out.target.dtype);
   if (token < 0 || token >= common.space.cols) return {};
   return {static_cast<int>(token), row.at(token)};
 }
@@ -56,7 +56,7 @@ __device__ inline float log_probability(const State<float>& row, float z) {
   return (z - row.m) - logf(row.d);
 }
 
-// A row of an output, if it is wanted.
+// A row of an output, if it is wanted: floats of some type, or integers.
 class RowOut {
  public:
   template <class Space, class Place>
@@ -67,7 +67,10 @@ class RowOut {
 
   template <class Value>
   __device__ void put(std::int64_t column, Value value) const {
-    if (data_ != nullptr) write(data_, dtype_, column * stride_, value);
+    if (data_ == nullptr) return;
+    with_type_for<Value>(dtype_, [&]<class Stored>(Type<Stored>) {
+      static_cast<Stored*>(data_)[column * stride_] = store_as<Stored>(value);
+    });
   }
 
  private:

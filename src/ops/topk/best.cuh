@@ -5,6 +5,7 @@
 // bound: a bisection with barriers that count. And where the keys have no room left, all but the K largest go.
 #pragma once
 
+#include "core/shared.cuh"
 #include "dispatch/gpu_choose.hpp"
 #include "merge/block.cuh"
 #include "merge/sort.cuh"
@@ -66,6 +67,13 @@ class BestKeys {
   __device__ Key limit() const { return limit_; }
   __device__ void raise(Key limit) { limit_ = limit > limit_ ? limit : limit_; }
 
+  // For a function that got this as an argument.
+  __device__ void assume_shared() const {
+    onepass::assume_shared(&shared_);
+    onepass::assume_shared(keys_);
+    onepass::assume_shared(list_);
+  }
+
   // Not many more than K: there is no need to look for a better limit.
   __device__ bool few(int count) const { return count <= k_ + k_ / 4 + 32; }
 
@@ -97,13 +105,18 @@ class BestKeys {
     return shared_.taken;
   }
 
-  // What other parts selected is now what was offered: segment r, at from + r · apart, has a key that counts
-  // and then so many keys. A warp a segment, while all of them have room.
-  __device__ void absorb(const Key* from, int parts, int apart) {
-    int total = parts * apart;
-    if (total > room()) total = sum_of_counts(from, parts, apart);
+  // From now on nothing has been offered.
+  __device__ void restart() {
     set_count(shared_, 0);
     __syncthreads();
+  }
+
+  // What other parts selected is offered, too: segment r, at from + r · apart, has a key that counts and then so many
+  // keys. A warp a segment, while all of them have room. Nobody may have been turned away since the last cut.
+  __device__ void absorb(const Key* from, int parts, int apart) {
+    int total = count() + parts * apart;
+    if (total > room()) total = count() + sum_of_counts(from, parts, apart);
+    __syncthreads();  // everybody knows how many there were
     if (total <= room()) {
 #pragma unroll 1
       for (int r = thread() / 32; r < parts; r += threads() / 32) {
@@ -185,6 +198,8 @@ class BestKeys {
 
   // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
   __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
+    onepass::assume_shared(&shared);
+    onepass::assume_shared(keys);
     __syncthreads();
     int n = shared.offered.count();
     if (n <= most) {
@@ -256,10 +271,11 @@ class BestKeys {
     return __reduce_add_sync(kAll, total);
   }
 
-  // Few keys: a key's place is how many are larger, several threads counting for each. More: warps sort runs of
-  // 32; a key's place is its own in its run and how many are larger in each of the others.
-  // Many keys go through a network.
+  // Few keys: a key's place is how many are larger, several threads counting for each. More: warps sort runs of 32,
+  // and how many are larger is found in each of them. Many keys go through a network.
   __device__ static Key* ordered_from(Key* from, Key* to, int n) {
+    onepass::assume_shared(from);
+    onepass::assume_shared(to);
     __syncthreads();
     if (n > kRanked) {
       int size = 2;
@@ -270,19 +286,27 @@ class BestKeys {
       return from;
     }
     if (n <= kCounted) {
-      int each = 1;  // threads that count for a key
-      while (each < 32 && 2 * each * n <= threads()) each *= 2;
+      int shift = 0;  // 2 to this power threads count for a key
+      while (shift < 5 && n << shift <= threads() / 2) ++shift;
+      const int own = thread() & ((1 << shift) - 1);
+      constexpr int kAtOnce = 8;  // keys that are looked at
 #pragma unroll 1
-      for (int first = 0; first < n; first += threads() / each) {
-        const int i = first + thread() / each;
+      for (int first = 0; first < n; first += threads() >> shift) {
+        const int i = first + (thread() >> shift);
         const Key key = i < n ? from[i] : 0;
         int larger = 0;
-#pragma unroll 4
-        for (int j = thread() % each; j < n; j += each) larger += from[j] > key ? 1 : 0;
-        for (int apart = each / 2; apart > 0; apart /= 2) {
+#pragma unroll 1
+        for (int j = own; j < n; j += kAtOnce << shift) {
+#pragma unroll
+          for (int a = 0; a < kAtOnce; ++a) {
+            const int at = j + (a << shift);
+            larger += (at < n ? from[at] : 0) > key ? 1 : 0;
+          }
+        }
+        for (int apart = 1 << shift >> 1; apart > 0; apart /= 2) {
           larger += __shfl_xor_sync(kAll, larger, apart);
         }
-        if (i < n && thread() % each == 0) to[larger] = key;
+        if (i < n && own == 0) to[larger] = key;
       }
       __syncthreads();
       return to;
@@ -296,12 +320,10 @@ class BestKeys {
 #pragma unroll 1
     for (int i = thread(); i < n; i += threads()) {
       const Key key = from[i];
-      int place = i % 32;
-#pragma unroll 1
-      for (int r = 0; r < runs; ++r) {
-        if (r != i / 32) place += larger_in_run(from + r * 32, key);
-      }
-      if (key != 0) to[place] = key;
+      int place = 0;
+#pragma unroll 4  // of runs that are searched at once
+      for (int r = 0; r < runs; ++r) place += larger_in_run(from + r * 32, key);
+      to[place] = key;
     }
     __syncthreads();
     return to;

@@ -63,10 +63,19 @@ __device__ inline void* address_of(const FlatSpace&, const FlatPlace& place, std
   return place.data + row * place.row_bytes;
 }
 
+// Called, not inlined: a switch over types is a hundred instructions in the way of all others, and hardly a call has values
+// of a row's own.
+template <class T>
+__device__ __noinline__ T read_one(const void* data, DType dtype) {
+  return with_type_for<T>(dtype, [data]<class Stored>(Type<Stored>) {
+    return load_as<T>(*static_cast<const Stored*>(data));
+  });
+}
+
 template <class T, class Place>
 __device__ inline T value_for(const SpaceOf<Place>& space, const EachRowAt<T, Place>& each,
                               std::int64_t row) {
-  return each.rows ? read<T>(address_of(space, each.rows, row), each.rows.dtype, 0) : each.value;
+  return each.rows ? read_one<T>(address_of(space, each.rows, row), each.rows.dtype) : each.value;
 }
 
 }  // namespace onepass::ops::topk

@@ -225,6 +225,7 @@ __device__ __noinline__ Raced race_all(const Row& of, int cols, int rank, int pa
   const float guess = warp_fold(contest.guess(), Largest<float>());
   const Key winner = warp_fold(contest.may_win(guess) ? contest.key() : Key{0}, LargestKey());
   __syncthreads();
+  best.assume_shared();
   if (threadIdx.x % 32 == 0 && winner != 0) best.offer(winner);
   return {state, winner == 0 ? minus_infinity<float>() : value_of(winner)};
 }

@@ -155,6 +155,9 @@ class Team {
   // What comes after the row is read, for all ways to read it: called, not inlined, and with copies, so that
   // nobody's registers have to be in memory for it.
   __device__ __noinline__ static Chosen meet(Team team, BestKeys best) {
+    assume_shared(&team.shared_);
+    assume_shared(team.memory_.tallies);
+    best.assume_shared();
     Chosen chosen{.mine = true};
     __syncthreads();
     if (team.size_ > 1) chosen.mine = team.meet_in_cluster(best);
@@ -179,7 +182,7 @@ class Team {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     Key* mine = best.list() + rank() * meeting_.room;
     int n = best.count();
-    const bool as_they_are = rank() != 0 && n < meeting_.room && best.few(n);
+    const bool as_they_are = n < meeting_.room && best.few(n);
     if (!as_they_are) {
       n = select(best, mine);
       __syncthreads();
@@ -197,7 +200,9 @@ class Team {
       return false;
     }
     wait_for_bytes(shared_.gathered);
-    best.absorb(best.list(), size_, meeting_.room);
+    if (!as_they_are) best.restart();
+    const int first = as_they_are ? 1 : 0;
+    best.absorb(best.list() + first * meeting_.room, size_ - first, meeting_.room);
 #endif
     return true;
   }
@@ -217,6 +222,7 @@ class Team {
     __threadfence();
     const GridFold<MergeTallies> grid(meeting_.tallies(0), meeting_.parts);
     total = grid.all(row(), BlockFold<MergeTallies>(of_block()));
+    best.restart();
     best.absorb(meeting_.segment(row(), 0), meeting_.parts, meeting_.room);
     return true;
   }

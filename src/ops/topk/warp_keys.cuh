@@ -1,6 +1,7 @@
 // The K largest of a row that one warp reads, in shared memory of the warp: what best.cuh is for a block, without barriers.
 #pragma once
 
+#include "core/shared.cuh"
 #include "dispatch/gpu_choose.hpp"
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
@@ -162,6 +163,7 @@ class WarpKeys {
   }
   // Bisects the keys themselves. Called, not inlined: it is rare.
   __device__ __noinline__ static Kept cut(WarpKeys of) {
+    assume_shared(of.keys_);
     Key low = ~Key{0};
     Key high = 0;
     for (unsigned i = 0; i != of.end_; i += kWarp) {
