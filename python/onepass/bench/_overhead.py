@@ -1,7 +1,7 @@
 """What a call costs the host: tiny tensors, so that nothing is left but the way there.
 
-Calls take turns, a batch each: what a launch costs falls by a third while a GPU wakes up, and would otherwise be charged
-to whoever comes first.
+Calls take turns, a batch each: what a launch costs falls by a third while a GPU wakes up, and would otherwise be
+charged to whoever comes first.
 """
 
 import statistics
