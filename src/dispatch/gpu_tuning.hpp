@@ -66,8 +66,7 @@ class GpuTuning {
   static Place place_of(std::int64_t packs, std::int64_t rows);
 
   int sm_ = 0, processors_ = 0;
-  std::vector<Point>
-      points_;  // by family and size: each call of an op looks for the nearest of its own
+  std::vector<Point> points_;  // by family and size: every call looks for the nearest of its own
   std::vector<Place> places_;  // of the points
 };
 
