@@ -83,7 +83,7 @@ struct Type {
   using type = T;
 };
 
-// Calls body with the storage type of a dtype: the one switch over dtypes.
+// Calls body with the storage type of a dtype.
 template <class Body>
 ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   switch (dtype) {
@@ -98,7 +98,7 @@ ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   return body(Type<float>{});
 }
 
-// The same where it is one for a value of type T: a floating one, or one of integers.
+// The same among those for a value of type T, floating or integers: fewer cases for a kernel to fetch.
 template <class T, class Body>
 ONEPASS_HD inline decltype(auto) with_type_for(DType dtype, Body&& body) {
   static_assert(std::is_arithmetic_v<T>);

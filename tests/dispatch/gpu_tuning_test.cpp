@@ -86,6 +86,17 @@ TEST(GpuTuningTest, TheNearestPointThatFits) {
   EXPECT_EQ(tuning.find(reduces, h200()), std::nullopt);  // another family
 }
 
+TEST(GpuTuningTest, PointsComeInAnyOrder) {
+  GpuTuning tuning(90, 132);
+  tuning.add({Family::map, 4, 512, 1, {Kernel::block, 4, 1}});
+  tuning.add({Family::map, 2, 512, 1, {Kernel::block, 2, 1}});
+  tuning.add({Family::fold, 2, 512, 1, {Kernel::block, 4, 1}});
+  tuning.add({Family::map, 2, 512, 4096, {Kernel::block, 8, 1}});
+  EXPECT_EQ(tuning.find(softmax_of(1, 4096), h200()), (Launch{Kernel::block, 2, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(4096, 4096), h200()), (Launch{Kernel::block, 8, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(1, 2048, DType::f32), h200()), (Launch{Kernel::block, 4, 1}));
+}
+
 // Rows of 512 packs lie as far from the one point as from the other.
 TEST(GpuTuningTest, ALaunchForLongerRowsSuitsBetterThanOneForShorter) {
   GpuTuning tuning(90, 132);

@@ -15,8 +15,8 @@ Status lay_x(std::string_view argument, const TensorRef& x, Shape& shape, Operan
 }
 
 // An output with K columns a row.
-Status lay_chosen(std::string_view argument, const TensorRef& t, const Shape& shape, std::int64_t& k,
-                  Operand& out) {
+Status lay_chosen(std::string_view argument, const TensorRef& t, const Shape& shape,
+                  std::int64_t& k, Operand& out) {
   ONEPASS_TRY(check_tensor(argument, t, true));
   if (t.rank < 1) return invalid(argument, "a scalar has no place for the chosen");
   TensorRef rows = t;
