@@ -20,7 +20,7 @@ const Plan& plan_for(const Problem& problem, const Machine& machine) {
   thread_local std::array<std::optional<Chosen>, kAllOps.size()> last;
   std::optional<Chosen>& mine = last[static_cast<std::size_t>(problem.op)];
   if (!mine || mine->problem != problem || mine->machine != machine) {
-    mine.emplace(problem, machine, choose(problem, machine));
+    mine = Chosen{problem, machine, choose(problem, machine)};
   }
   return mine->plan;
 }
