@@ -1,10 +1,9 @@
 """Attention whose scores are never in memory, and how results over different keys become one."""
 
-from onepass import _native
-from onepass._types import A, Array, DTypeLike, Mask, Out, Results, Window, documented
+from onepass._types import A, Array, DTypeLike, Mask, Out, Results, Window, op
 
 
-@documented
+@op
 def attention(
     q: A,
     k: Array,
@@ -49,13 +48,9 @@ def attention(
         >>> np.exp(lse[0, :, 0])
         array([2., 2.], dtype=float32)
     """
-    hidden = (mask, lengths, causal, window)
-    keys = (alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split)
-    return _native.attention(
-        q, k, v, scale, softcap, hidden, keys, layout, dtype, return_lse, out, variant, batch_invariant
-    )
 
 
+@op
 def merge_attention(
     a: A,
     lse_a: Array,
@@ -81,4 +76,3 @@ def merge_attention(
         >>> bool(np.allclose(o, onepass.attention(q, k, v)))
         True
     """
-    return _native.merge_attention(a, lse_a, b, lse_b, layout, dtype, out)

@@ -1,10 +1,9 @@
 """Ops that choose from the last dimension: the largest, a sample, the experts of a gate."""
 
-from onepass import _native
-from onepass._types import A, Array, DTypeLike, Integer, Mask, Number, Out, Results, Window, documented
+from onepass._types import A, Array, DTypeLike, Integer, Mask, Number, Out, Results, Window, op
 
 
-@documented
+@op
 def topk(
     x: A,
     k: int,
@@ -38,11 +37,9 @@ def topk(
         >>> onepass.topk(np.array([1.0, 3.0, 2.0]), 2)
         (array([3., 2.]), array([1, 2]))
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax_topk(x, k, "logit", sorted, logits, target, dtype, index_dtype, return_lse, out, variant)
 
 
-@documented
+@op
 def softmax_topk(
     x: A,
     k: int,
@@ -78,11 +75,9 @@ def softmax_topk(
         >>> onepass.softmax_topk(np.zeros(4), 2)
         (array([0.25, 0.25]), array([0, 1]))
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax_topk(x, k, values, sorted, logits, target, dtype, index_dtype, return_lse, out, variant)
 
 
-@documented
+@op
 def sample(
     x: A,
     *,
@@ -122,13 +117,9 @@ def sample(
         >>> onepass.sample(np.array([[0.0, 9.0, 0.0]]), temperature=0.0)
         array([1])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.sample(
-        x, logits, top_k, top_p, min_p, seed, offset, index_dtype, return_logprob, return_valid, out, variant
-    )
 
 
-@documented
+@op
 def gate(
     scores: A,
     k: int,
@@ -156,4 +147,3 @@ def gate(
         >>> onepass.gate(np.array([[0.0, 1.0, 1.0]]), 2, renormalize=True)
         (array([[0.5, 0.5]]), array([[1, 2]]))
     """
-    return _native.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype, out, variant)

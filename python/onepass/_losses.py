@@ -1,10 +1,9 @@
 """Cross-entropy of class indices, its gradient, and both with one read of the logits."""
 
-from onepass import _native
-from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, documented
+from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, op
 
 
-@documented
+@op
 def cross_entropy(
     x: A,
     target: Array,
@@ -41,12 +40,9 @@ def cross_entropy(
         >>> float(onepass.cross_entropy(np.zeros((2, 4)), np.array([1, -100])).round(4))
         1.3863
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    loss = (axis, logits, ignore_index, label_smoothing, z_loss, reduction, variant, batch_invariant)
-    return _native.cross_entropy(x, target, loss, dtype, return_lse, out)
 
 
-@documented
+@op
 def cross_entropy_backward(
     x: A,
     target: Array,
@@ -84,12 +80,9 @@ def cross_entropy_backward(
         >>> onepass.cross_entropy_backward(x, target, np.array(1.0))
         array([[-0.5,  0.5]])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    loss = (axis, logits, ignore_index, label_smoothing, z_loss, reduction, variant, batch_invariant)
-    return _native.cross_entropy_backward(x, target, dloss, lse, loss, dtype, out)
 
 
-@documented
+@op
 def cross_entropy_with_gradient(
     x: A,
     target: Array,
@@ -125,6 +118,3 @@ def cross_entropy_with_gradient(
         >>> dx
         array([[-0.5,  0.5]])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    loss = (axis, logits, ignore_index, label_smoothing, z_loss, reduction, variant, batch_invariant)
-    return _native.cross_entropy_with_gradient(x, target, loss, dtype, return_lse, out)

@@ -1,10 +1,9 @@
 """softmax, log_softmax and logsumexp along an axis, and the gradients of the first two."""
 
-from onepass import _native
-from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, documented
+from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, op
 
 
-@documented
+@op
 def softmax(
     x: A,
     axis: int = -1,
@@ -35,11 +34,9 @@ def softmax(
         >>> onepass.softmax(x, lengths=np.array([2]))
         array([[0.5, 0.5, 0. ]], dtype=float32)
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax(x, axis, logits, dtype, return_lse, out, variant, batch_invariant)
 
 
-@documented
+@op
 def log_softmax(
     x: A,
     axis: int = -1,
@@ -67,11 +64,9 @@ def log_softmax(
         >>> onepass.log_softmax(np.zeros(4, np.float32)).round(4)
         array([-1.3863, -1.3863, -1.3863, -1.3863], dtype=float32)
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.log_softmax(x, axis, logits, dtype, return_lse, out, variant, batch_invariant)
 
 
-@documented
+@op
 def logsumexp(
     x: A,
     axis: int = -1,
@@ -98,11 +93,9 @@ def logsumexp(
         >>> onepass.logsumexp(np.array([[1000.0, 1000.0]])).round(4)
         array([1000.6931])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.logsumexp(x, axis, logits, dtype, False, out, variant, batch_invariant)
 
 
-@documented
+@op
 def softmax_backward(
     y: A,
     dy: Array,
@@ -134,11 +127,9 @@ def softmax_backward(
         >>> onepass.softmax_backward(y, np.array([[1.0, 0.0]]))
         array([[ 0.25, -0.25]])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.softmax_backward(y, dy, x, axis, logits, dtype, out, variant, batch_invariant)
 
 
-@documented
+@op
 def log_softmax_backward(
     y: A,
     dy: Array,
@@ -170,5 +161,3 @@ def log_softmax_backward(
         >>> onepass.log_softmax_backward(y, np.array([[1.0, 0.0]]))
         array([[ 0.5, -0.5]])
     """
-    logits = (scale, temperature, softcap, mask, lengths, causal, window)
-    return _native.log_softmax_backward(y, dy, x, axis, logits, dtype, out, variant, batch_invariant)

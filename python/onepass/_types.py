@@ -1,7 +1,10 @@
-"""Names for what the functions take, and the parts of their documentation that they share."""
+"""What the functions are made of: names for what they take, documentation that they share, and their bodies."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
+
+from onepass import _native
 
 
 class SupportsDLPack(Protocol):
@@ -69,3 +72,9 @@ def documented(function: F) -> F:
     for name, text in (("logits", _LOGITS), ("attention", _ATTENTION), ("output", _OUTPUT)):
         function.__doc__ = function.__doc__.replace(f"    {{{name}}}", text)
     return function
+
+
+def op(function: F) -> F:
+    """The op of the extension that has this name and takes these parameters."""
+    made: Any = functools.update_wrapper(_native.function(function), documented(function))
+    return made

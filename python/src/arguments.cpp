@@ -109,12 +109,6 @@ PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle 
   return integer(argument, given);
 }
 
-MaskArguments::MaskArguments(const nb::tuple& packed, std::size_t first)
-    : mask(packed[first]),
-      lengths(packed[first + 1]),
-      causal(packed[first + 2]),
-      window(packed[first + 3]) {}
-
 Mask MaskArguments::read(Call& call) const {
   Mask read;
   if (nb::isinstance<nb::tuple>(mask)) {

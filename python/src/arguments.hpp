@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "call.hpp"
+#include "function.hpp"
 #include "onepass/options.hpp"
 #include "onepass/select.hpp"
 
@@ -26,21 +27,24 @@ DType index_dtype(nb::handle given);
 PerRow per_row(Call& call, std::string_view argument, nb::handle given);
 PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle given);
 
-// (mask, lengths, causal, window), in the order in which the functions of onepass/ pack them, from place `first` on.
+// What hides logits, in the order in which all functions have it.
 struct MaskArguments {
   nb::handle mask, lengths, causal, window;
 
-  explicit MaskArguments(const nb::tuple& packed, std::size_t first = 0);
+  static MaskArguments next(Arguments& given) {
+    return {given.next(), given.next(), given.next(), given.next()};
+  }
   Mask read(Call& call) const;
 };
 
-// What makes the logits z of x: (scale, temperature, softcap), then what hides them.
+// What makes the logits z of x.
 struct LogitArguments {
   nb::handle scale, temperature, softcap;
   MaskArguments mask;
 
-  explicit LogitArguments(const nb::tuple& packed)
-      : scale(packed[0]), temperature(packed[1]), softcap(packed[2]), mask(packed, 3) {}
+  static LogitArguments next(Arguments& given) {
+    return {given.next(), given.next(), given.next(), MaskArguments::next(given)};
+  }
 
   // All structs of options have these fields under the same names.
   template <class Options>

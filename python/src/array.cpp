@@ -91,12 +91,17 @@ nb::object tuple_of(std::span<const std::int64_t> numbers) {
 
 }  // namespace
 
+void raise(PyObject* exception, const std::string& what) {
+  PyErr_SetString(exception, what.c_str());
+  throw nb::python_error();
+}
+
 void raise_type(std::string_view argument, const std::string& what) {
-  throw nb::type_error((std::string(argument) + ": " + what).c_str());
+  raise(PyExc_TypeError, std::string(argument) + ": " + what);
 }
 
 void raise_value(std::string_view argument, const std::string& what) {
-  throw nb::value_error((std::string(argument) + ": " + what).c_str());
+  raise(PyExc_ValueError, std::string(argument) + ": " + what);
 }
 
 std::string name_of_type(nb::handle object) {

@@ -13,6 +13,7 @@ namespace onepass::python {
 
 namespace nb = nanobind;
 
+[[noreturn]] void raise(PyObject* exception, const std::string& what);
 // What a bad argument is answered with: its name, and what it was.
 [[noreturn]] void raise_type(std::string_view argument, const std::string& what);
 [[noreturn]] void raise_value(std::string_view argument, const std::string& what);

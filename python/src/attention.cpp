@@ -31,34 +31,45 @@ class Layout {
   bool tokens_first_;
 };
 
-// `keys` are (alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split), in the order in which
-// onepass/_attention.py packs them.
-AttentionOptions read_options(Call& call, nb::handle scale, nb::handle softcap,
-                              const nb::tuple& mask, const nb::tuple& keys) {
-  AttentionOptions options;
-  if (!scale.is_none()) options.scale = number("scale", scale);
-  options.softcap = number("softcap", softcap);
-  options.mask = MaskArguments(mask).read(call);
-  options.alibi = call.input("alibi", keys[0]);
-  options.sinks = call.input("sinks", keys[1]);
-  options.q_offsets = call.input("q_offsets", keys[2]);
-  options.kv_offsets = call.input("kv_offsets", keys[3]);
-  options.pages = call.input("pages", keys[4]);
-  options.check_pages = flag("check_pages", keys[5]);
-  options.split = integer("split", keys[6]);
-  return options;
-}
+// What makes the logits z of q · k, and which keys there are.
+struct KeyArguments {
+  nb::handle scale, softcap;
+  MaskArguments mask;
+  nb::handle alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split;
 
-nb::object attention(nb::handle q, nb::handle k, nb::handle v, nb::handle scale, nb::handle softcap,
-                     const nb::tuple& mask, const nb::tuple& keys, nb::handle layout_name,
-                     nb::handle out_dtype, nb::handle return_lse, nb::handle out,
-                     nb::handle variant, nb::handle batch_invariant) {
+  static KeyArguments next(Arguments& given) {
+    return {given.next(), given.next(), MaskArguments::next(given),
+            given.next(), given.next(), given.next(),
+            given.next(), given.next(), given.next(),
+            given.next()};
+  }
+
+  AttentionOptions read(Call& call) const {
+    AttentionOptions options;
+    if (!scale.is_none()) options.scale = number("scale", scale);
+    options.softcap = number("softcap", softcap);
+    options.mask = mask.read(call);
+    options.alibi = call.input("alibi", alibi);
+    options.sinks = call.input("sinks", sinks);
+    options.q_offsets = call.input("q_offsets", q_offsets);
+    options.kv_offsets = call.input("kv_offsets", kv_offsets);
+    options.pages = call.input("pages", pages);
+    options.check_pages = flag("check_pages", check_pages);
+    options.split = integer("split", split);
+    return options;
+  }
+};
+
+nb::object attention(Arguments& given) {
+  const auto [q, k, v] = given.next<3>();
+  const auto keys = KeyArguments::next(given);
+  const auto [layout_name, out_dtype, return_lse, out, variant, batch_invariant] = given.next<6>();
   Call call("q", q, out);
   const Layout layout(layout_name);
   const Tensor queries = layout(call.first());
   const ConstTensor all_keys = layout(call.input("k", k));
   const ConstTensor values = layout(call.input("v", v));
-  AttentionOptions options = read_options(call, scale, softcap, mask, keys);
+  AttentionOptions options = keys.read(call);
   options.variant = text("variant", variant);
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const DType in = queries.dtype;
@@ -71,8 +82,8 @@ nb::object attention(nb::handle q, nb::handle k, nb::handle v, nb::handle scale,
   });
 }
 
-nb::object merge_attention(nb::handle a, nb::handle lse_a, nb::handle b, nb::handle lse_b,
-                           nb::handle layout_name, nb::handle out_dtype, nb::handle out) {
+nb::object merge_attention(Arguments& given) {
+  const auto [a, lse_a, b, lse_b, layout_name, out_dtype, out] = given.next<7>();
   Call call("a", a, out);
   const Layout layout(layout_name);
   const Tensor one = layout(call.first());
@@ -89,9 +100,9 @@ nb::object merge_attention(nb::handle a, nb::handle lse_a, nb::handle b, nb::han
 
 }  // namespace
 
-void add_attention(nb::module_& module) {
-  define(module, "attention", &attention);
-  define(module, "merge_attention", &merge_attention);
+void define_attention() {
+  define("attention", &attention);
+  define("merge_attention", &merge_attention);
 }
 
 }  // namespace onepass::python

@@ -126,8 +126,7 @@ void raise_unless_ok(const Status& status) {
     }
   };
   if (status.ok()) return;
-  PyErr_SetString(exception(), status.message().c_str());
-  throw nb::python_error();
+  raise(exception(), status.message());
 }
 
 void set_num_threads(int threads) {

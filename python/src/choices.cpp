@@ -18,16 +18,24 @@ std::int64_t chosen(nb::handle k, const Tensor& x) {
   return count;
 }
 
-nb::object softmax_topk(nb::handle x, nb::handle k, nb::handle values, nb::handle sorted,
-                        const nb::tuple& logits, nb::handle target, nb::handle out_dtype,
-                        nb::handle indices_dtype, nb::handle return_lse, nb::handle out,
-                        nb::handle variant) {
+TopkValues values_of(nb::handle given) {
+  return static_cast<TopkValues>(
+      choice("values", given, {"probability", "log_probability", "logit", "renormalized"}));
+}
+
+// topk is softmax_topk that gives logits.
+template <bool LogitsAlone>
+nb::object topk(Arguments& given) {
+  const auto [x, k] = given.next<2>();
+  const nb::handle values = LogitsAlone ? nb::handle() : given.next();
+  const auto [sorted, target] = given.next<2>();
+  const auto logits = LogitArguments::next(given);
+  const auto [out_dtype, indices_dtype, return_lse, out, variant] = given.next<5>();
   Call call("x", x, out);
   TopkOptions options;
-  options.values = static_cast<TopkValues>(
-      choice("values", values, {"probability", "log_probability", "logit", "renormalized"}));
+  options.values = LogitsAlone ? TopkValues::logit : values_of(values);
   options.sorted = flag("sorted", sorted);
-  LogitArguments(logits).read(call, options);
+  logits.read(call, options);
   options.variant = text("variant", variant);
   options.target = call.input("target", target);
   const DType in = call.first().dtype;
@@ -46,13 +54,13 @@ nb::object softmax_topk(nb::handle x, nb::handle k, nb::handle values, nb::handl
   });
 }
 
-nb::object sample(nb::handle x, const nb::tuple& logits, nb::handle top_k, nb::handle top_p,
-                  nb::handle min_p, nb::handle seed, nb::handle offset, nb::handle indices_dtype,
-                  nb::handle return_logprob, nb::handle return_valid, nb::handle out,
-                  nb::handle variant) {
+nb::object sample(Arguments& given) {
+  const auto [x, temperature, top_k, top_p, min_p, seed, offset, scale, softcap] = given.next<9>();
+  const LogitArguments logits{scale, temperature, softcap, MaskArguments::next(given)};
+  const auto [indices_dtype, return_logprob, return_valid, out, variant] = given.next<5>();
   Call call("x", x, out);
   SampleOptions options;
-  LogitArguments(logits).read(call, options);
+  logits.read(call, options);
   options.top_k = per_row_integer(call, "top_k", top_k);
   options.top_p = per_row(call, "top_p", top_p);
   options.min_p = per_row(call, "min_p", min_p);
@@ -69,9 +77,9 @@ nb::object sample(nb::handle x, const nb::tuple& logits, nb::handle top_k, nb::h
   });
 }
 
-nb::object gate(nb::handle scores, nb::handle k, nb::handle score, nb::handle bias,
-                nb::handle renormalize, nb::handle scale, nb::handle out_dtype,
-                nb::handle indices_dtype, nb::handle out, nb::handle variant) {
+nb::object gate(Arguments& given) {
+  const auto [scores, k, score, bias, renormalize, scale, out_dtype, indices_dtype, out, variant] =
+      given.next<10>();
   Call call("scores", scores, out);
   GateOptions options;
   options.score = static_cast<GateScore>(choice("score", score, {"softmax", "sigmoid"}));
@@ -89,10 +97,11 @@ nb::object gate(nb::handle scores, nb::handle k, nb::handle score, nb::handle bi
 
 }  // namespace
 
-void add_choices(nb::module_& module) {
-  define(module, "softmax_topk", &softmax_topk);
-  define(module, "sample", &sample);
-  define(module, "gate", &gate);
+void define_choices() {
+  define("topk", &topk<true>);
+  define("softmax_topk", &topk<false>);
+  define("sample", &sample);
+  define("gate", &gate);
 }
 
 }  // namespace onepass::python

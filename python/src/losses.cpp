@@ -7,21 +7,30 @@
 namespace onepass::python {
 namespace {
 
-// What all three share: (axis, logits, ignore_index, label_smoothing, z_loss, reduction, variant,
-// batch_invariant), in the order in which onepass/_losses.py packs it.
-CrossEntropyOptions read_options(Call& call, const nb::tuple& packed) {
-  CrossEntropyOptions options;
-  options.axis = static_cast<int>(integer("axis", packed[0]));
-  LogitArguments(nb::borrow<nb::tuple>(packed[1])).read(call, options);
-  options.ignore_index = integer("ignore_index", packed[2]);
-  options.label_smoothing = number("label_smoothing", packed[3]);
-  options.z_loss = number("z_loss", packed[4]);
-  options.reduction =
-      static_cast<Reduction>(choice("reduction", packed[5], {"none", "sum", "mean"}));
-  options.variant = text("variant", packed[6]);
-  options.batch_invariant = flag("batch_invariant", packed[7]);
-  return options;
-}
+// What all three share, in their order.
+struct LossArguments {
+  nb::handle axis, ignore_index, label_smoothing, z_loss, reduction;
+  LogitArguments logits;
+
+  static LossArguments next(Arguments& given) {
+    return {given.next(), given.next(), given.next(),
+            given.next(), given.next(), LogitArguments::next(given)};
+  }
+
+  CrossEntropyOptions read(Call& call, nb::handle variant, nb::handle batch_invariant) const {
+    CrossEntropyOptions options;
+    options.axis = static_cast<int>(integer("axis", axis));
+    logits.read(call, options);
+    options.ignore_index = integer("ignore_index", ignore_index);
+    options.label_smoothing = number("label_smoothing", label_smoothing);
+    options.z_loss = number("z_loss", z_loss);
+    options.reduction =
+        static_cast<Reduction>(choice("reduction", reduction, {"none", "sum", "mean"}));
+    options.variant = text("variant", variant);
+    options.batch_invariant = flag("batch_invariant", batch_invariant);
+    return options;
+  }
+};
 
 Extents rows_of(const Call& call, const CrossEntropyOptions& options) {
   return Extents::of(call.first()).without(options.axis);
@@ -31,10 +40,12 @@ Extents losses_of(const Call& call, const CrossEntropyOptions& options) {
   return options.reduction == Reduction::none ? rows_of(call, options) : Extents{};
 }
 
-nb::object cross_entropy(nb::handle x, nb::handle target, const nb::tuple& packed,
-                         nb::handle out_dtype, nb::handle return_lse, nb::handle out) {
+nb::object cross_entropy(Arguments& given) {
+  const auto [x, target] = given.next<2>();
+  const auto loss_options = LossArguments::next(given);
+  const auto [out_dtype, return_lse, out, variant, batch_invariant] = given.next<5>();
   Call call("x", x, out);
-  CrossEntropyOptions options = read_options(call, packed);
+  CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
   const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
@@ -45,10 +56,12 @@ nb::object cross_entropy(nb::handle x, nb::handle target, const nb::tuple& packe
   });
 }
 
-nb::object cross_entropy_backward(nb::handle x, nb::handle target, nb::handle dloss, nb::handle lse,
-                                  const nb::tuple& packed, nb::handle out_dtype, nb::handle out) {
+nb::object cross_entropy_backward(Arguments& given) {
+  const auto [x, target, dloss, lse] = given.next<4>();
+  const auto loss_options = LossArguments::next(given);
+  const auto [out_dtype, out, variant, batch_invariant] = given.next<4>();
   Call call("x", x, out);
-  const CrossEntropyOptions options = read_options(call, packed);
+  const CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
   const ConstTensor classes = call.input("target", target);
   const ConstTensor gradient = call.input("dloss", dloss);
   const ConstTensor sums = call.input("lse", lse);
@@ -60,11 +73,12 @@ nb::object cross_entropy_backward(nb::handle x, nb::handle target, nb::handle dl
   });
 }
 
-nb::object cross_entropy_with_gradient(nb::handle x, nb::handle target, const nb::tuple& packed,
-                                       nb::handle out_dtype, nb::handle return_lse,
-                                       nb::handle out) {
+nb::object cross_entropy_with_gradient(Arguments& given) {
+  const auto [x, target] = given.next<2>();
+  const auto loss_options = LossArguments::next(given);
+  const auto [out_dtype, return_lse, out, variant, batch_invariant] = given.next<5>();
   Call call("x", x, out);
-  CrossEntropyOptions options = read_options(call, packed);
+  CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
   const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
@@ -78,10 +92,10 @@ nb::object cross_entropy_with_gradient(nb::handle x, nb::handle target, const nb
 
 }  // namespace
 
-void add_losses(nb::module_& module) {
-  define(module, "cross_entropy", &cross_entropy);
-  define(module, "cross_entropy_backward", &cross_entropy_backward);
-  define(module, "cross_entropy_with_gradient", &cross_entropy_with_gradient);
+void define_losses() {
+  define("cross_entropy", &cross_entropy);
+  define("cross_entropy_backward", &cross_entropy_backward);
+  define("cross_entropy_with_gradient", &cross_entropy_with_gradient);
 }
 
 }  // namespace onepass::python

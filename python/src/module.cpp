@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "call.hpp"
+#include "function.hpp"
 #include "ops.hpp"
 
 namespace onepass::python {
@@ -28,10 +29,11 @@ void add_plans(nb::module_& module) {
 
 NB_MODULE(_native, module) {
   namespace python = onepass::python;
-  python::add_rows(module);
-  python::add_losses(module);
-  python::add_choices(module);
-  python::add_attention(module);
+  python::define_rows();
+  python::define_losses();
+  python::define_choices();
+  python::define_attention();
+  python::add_functions(module);
   python::add_plans(module);
   module.def("set_num_threads", &python::set_num_threads);
   module.def("get_num_threads", &python::num_threads);

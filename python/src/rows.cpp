@@ -11,14 +11,17 @@ using Forward = Status(const Context&, ConstTensor, Tensor, const SoftmaxOptions
 using Backward = Status(const Context&, ConstTensor, ConstTensor, Tensor, const BackwardOptions&);
 
 template <Forward op>
-nb::object forward(nb::handle x, nb::handle axis, const nb::tuple& logits, nb::handle out_dtype,
-                   nb::handle return_lse, nb::handle out, nb::handle variant,
-                   nb::handle batch_invariant) {
+nb::object forward(Arguments& given) {
   constexpr bool keeps_axis = op != &onepass::logsumexp;
+  const auto [x, axis] = given.next<2>();
+  const auto logits = LogitArguments::next(given);
+  const nb::handle out_dtype = given.next();
+  const nb::handle return_lse = keeps_axis ? given.next() : nb::handle(Py_False);
+  const auto [out, variant, batch_invariant] = given.next<3>();
   Call call("x", x, out);
   SoftmaxOptions options;
   options.axis = static_cast<int>(integer("axis", axis));
-  LogitArguments(logits).read(call, options);
+  logits.read(call, options);
   options.variant = text("variant", variant);
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const Extents whole = Extents::of(call.first());
@@ -30,13 +33,14 @@ nb::object forward(nb::handle x, nb::handle axis, const nb::tuple& logits, nb::h
 }
 
 template <Backward op>
-nb::object backward(nb::handle y, nb::handle dy, nb::handle x, nb::handle axis,
-                    const nb::tuple& logits, nb::handle out_dtype, nb::handle out,
-                    nb::handle variant, nb::handle batch_invariant) {
+nb::object backward(Arguments& given) {
+  const auto [y, dy, axis, x] = given.next<4>();
+  const auto logits = LogitArguments::next(given);
+  const auto [out_dtype, out, variant, batch_invariant] = given.next<4>();
   Call call("y", y, out);
   BackwardOptions options;
   options.axis = static_cast<int>(integer("axis", axis));
-  LogitArguments(logits).read(call, options);
+  logits.read(call, options);
   options.x = call.input("x", x);
   options.variant = text("variant", variant);
   options.batch_invariant = flag("batch_invariant", batch_invariant);
@@ -49,12 +53,12 @@ nb::object backward(nb::handle y, nb::handle dy, nb::handle x, nb::handle axis,
 
 }  // namespace
 
-void add_rows(nb::module_& module) {
-  define(module, "softmax", &forward<onepass::softmax>);
-  define(module, "log_softmax", &forward<onepass::log_softmax>);
-  define(module, "logsumexp", &forward<onepass::logsumexp>);
-  define(module, "softmax_backward", &backward<onepass::softmax_backward>);
-  define(module, "log_softmax_backward", &backward<onepass::log_softmax_backward>);
+void define_rows() {
+  define("softmax", &forward<onepass::softmax>);
+  define("log_softmax", &forward<onepass::log_softmax>);
+  define("logsumexp", &forward<onepass::logsumexp>);
+  define("softmax_backward", &backward<onepass::softmax_backward>);
+  define("log_softmax_backward", &backward<onepass::log_softmax_backward>);
 }
 
 }  // namespace onepass::python

@@ -1,9 +1,14 @@
 """The package itself: what importing it does, and that its documentation is true."""
 
+import copy
 import doctest
+import gc
 import inspect
+import pickle
+import pydoc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +17,7 @@ from conftest import has
 
 import onepass
 
-FUNCTIONS = [name for name in onepass.__all__ if inspect.isfunction(getattr(onepass, name))]
+FUNCTIONS = [name for name in onepass.__all__ if inspect.isroutine(getattr(onepass, name))]
 
 
 def test_torch_is_not_imported():
@@ -42,6 +47,75 @@ def test_documentation(name):
     assert all(p.annotation is not p.empty for p in inspect.signature(function).parameters.values())
     assert "{" not in function.__doc__, "a shared part was not filled in"
     run_examples(function, name, {"onepass": onepass, "np": np})
+
+
+def test_every_op_is_a_function_of_its_own():
+    ops = [name for name in FUNCTIONS if isinstance(getattr(onepass, name), onepass._native.Function)]
+    assert len(ops) == 14
+    for name in ops:
+        function = getattr(onepass, name)
+        assert function.__name__ == name and f"function {name} " in repr(function)
+        assert pickle.loads(pickle.dumps(function)) is function is copy.deepcopy(function)
+        assert weakref.ref(function)() is function
+        shown = pydoc.plain(pydoc.render_doc(function))
+        assert f"{name}(" in shown and "Example" in shown
+
+
+def test_arguments_find_their_parameters():
+    x = np.array([[0.0, 1.0, 2.0]])
+    whole = onepass.softmax(x)
+    assert (onepass.softmax(x=x) == whole).all()
+    assert (onepass.softmax(axis=-1, x=x) == whole).all()
+    assert (onepass.softmax(x, 0) == 1).all()
+    assert (onepass.softmax(x, **{"".join(("a", "xis")): 0}) == 1).all(), "a name that is not the program's own object"
+    assert (onepass.softmax(*(x,), **{}) == whole).all()
+    names = inspect.signature(onepass.softmax).parameters
+    defaults = {name: p.default for name, p in names.items() if p.default is not p.empty}
+    assert (onepass.softmax(x, **defaults) == whole).all()
+    half = onepass.softmax(x, scale=0.5)
+    assert (onepass.softmax(out=half, x=x, softcap=0.0, scale=1.0) is half) and (half == whole).all()
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, message",
+    [
+        ((), {}, r"softmax\(\) missing 1 required positional argument: 'x'"),
+        ((), {"axis": 0}, r"softmax\(\) missing 1 required positional argument: 'x'"),
+        ((0, 1, 2), {}, r"softmax\(\) takes from 1 to 2 positional arguments but 3 were given"),
+        ((0,), {"x": 1}, r"softmax\(\) got multiple values for argument 'x'"),
+        ((0,), {"scal": 1}, r"softmax\(\) got an unexpected keyword argument 'scal'"),
+    ],
+)
+def test_arguments_that_do_not_fit(args, kwargs, message):
+    with pytest.raises(TypeError, match=message):
+        onepass.softmax(*args, **kwargs)
+
+
+def test_a_function_that_is_not_there():
+    def no_such_op(x): ...
+
+    with pytest.raises(ValueError, match="no_such_op"):
+        onepass._native.function(no_such_op)
+    with pytest.raises(TypeError):
+        onepass._native.Function()
+
+
+def test_functions_go_away():
+    def gate(x, *, score="softmax"): ...
+
+    made = onepass._native.function(gate)
+    made.itself = made
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
+
+
+def test_as_an_attribute_of_a_class():
+    class Layer:
+        activation = onepass.softmax
+
+    assert (Layer().activation(np.zeros(2)) == 0.5).all()
 
 
 @pytest.mark.skipif(not has("torch"), reason="no torch")
