@@ -70,15 +70,21 @@ class Consumer {
       shared_.q_ring.wait_full(jobs_);
       const Job& job = shared_.job(jobs_);
       if (!job.any()) break;
-      const attention_tiles::KeyTiles keys = job.keys;
       if (!job.sees() || first_row(job) >= sight(job).queries) {
         finish_sums();
         pass_by(job);
         continue;
       }
-      int tile = keys.end - 1;
+      const attention_tiles::KeyTiles keys =
+          attention_tiles::key_tiles(sight(job), first_row(job), kRows, Tile::kKeys);
+      const int begin = job.keys.begin;
+      int tile = job.keys.end - 1;
+      if (tile >= keys.end && tile > begin) {  // other rows of the block see it
+        pass_step();
+        --tile;
+      }
       issue(s, o, weights);
-      leave_scores(s, tile == keys.begin);
+      leave_scores(s, tile == begin);
       const Online before = online;
       online = Online(unit);
       float by[2];
@@ -89,20 +95,21 @@ class Consumer {
 #pragma unroll
       for (float& x : o) x = 0;
       owner_ = &job;
-      ++step_;
+      values_ = step_++;
       if constexpr (Tile::kRagged) {
         const int left = job.sight.keys - tile * Tile::kKeys;
         tail_ = left < Tile::kKeys ? left : 0;
       }
 #pragma unroll 1
-      for (--tile; tile >= keys.begin; --tile, ++step_) {
+      for (--tile; tile >= begin; --tile) {
         issue(s, o, weights);
         tail_ = 0;
-        leave_scores(s, tile == keys.begin);
+        leave_scores(s, tile == begin);
         weigh(job, keys.whole(tile), tile, online, s, by);
         leave_sums(o);
         shrink<kManySums>(o, by);
         narrow_weights<Stored>(s, weights);
+        values_ = step_++;
       }
     }
     finish_sums();
@@ -110,7 +117,7 @@ class Consumer {
   }
 
  private:
-  // The scores of this step and the sums of the one before.
+  // The scores of this step and the sums that are under way.
   __device__ void issue(Scores& s, Sums& o, const Weights& weights) const {
     shared_.k_ring.wait_full(step_);
     turns_.take();
@@ -120,12 +127,12 @@ class Consumer {
     turns_.pass();
   }
 
-  // Of the step before. Past the last key of a sequence lie another's, or nobody's: with a weight of 0 they must not be
+  // Past the last key of a sequence lie another's, or nobody's: with a weight of 0 they must not be
   // NaN either. What lies past the tensor's end has come as zeros.
   __device__ void await_values() const {
-    shared_.v_ring.wait_full(step_ - 1);
+    shared_.v_ring.wait_full(values_);
     if (!Tile::kRagged || tail_ == 0) return;
-    auto& v = shared_.v[shared_.v_ring.stage(step_ - 1)];
+    auto& v = shared_.v[shared_.v_ring.stage(values_)];
     constexpr int kSixteens = kColumns / 8;
     for (int i = thread_; i < (Tile::kKeys - tail_) * kSixteens; i += kWarpgroup) {
 #pragma unroll
@@ -149,7 +156,7 @@ class Consumer {
   __device__ void leave_sums(Sums& o) const {
     wgmma::wait<0>();
     wgmma::pin(o);
-    if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(step_ - 1);
+    if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(values_);
   }
 
   __device__ const attention_tiles::Sight& sight(const Job& job) const {
@@ -188,7 +195,7 @@ class Consumer {
   }
 
   __device__ void issue_sums(Sums& o, const Weights& weights) const {
-    const auto& v = shared_.v[shared_.v_ring.stage(step_ - 1)];
+    const auto& v = shared_.v[shared_.v_ring.stage(values_)];
     const std::uint64_t right = wgmma::operand(&v[0][0][0], sizeof v[0]);
     wgmma::fence();
 #pragma unroll
@@ -326,16 +333,22 @@ class Consumer {
   __device__ void pass_by(const Job& job) {
     if (first_row(job) < sight(job).queries) finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
-    for (int tile = job.keys.begin; tile < job.keys.end; ++tile, ++step_) {
-      shared_.k_ring.wait_full(step_);
-      turns_.take();
-      turns_.pass();
-      shared_.v_ring.wait_full(step_);
-      if (thread_ != 0) continue;
+    for (int tile = job.keys.begin; tile < job.keys.end; ++tile) pass_step();
+    if (thread_ == 0) shared_.q_ring.leave(jobs_);
+  }
+
+  // A step without anything for this warpgroup. It takes its turn when all of its threads have seen that the stage is
+  // full: one that still looked when it is filled again would never see it.
+  __device__ void pass_step() {
+    shared_.k_ring.wait_full(step_);
+    shared_.v_ring.wait_full(step_);
+    turns_.take();
+    turns_.pass();
+    if (thread_ == 0) {
       shared_.k_ring.leave(step_);
       shared_.v_ring.leave(step_);
     }
-    if (thread_ == 0) shared_.q_ring.leave(jobs_);
+    ++step_;
   }
 
   // Of the warpgroup.
@@ -360,7 +373,8 @@ class Consumer {
   PingPong<Tile::kGroups> turns_;
   unsigned step_ = 0;           // tiles of keys so far, and
   unsigned jobs_ = 0;           // of queries
-  const Job* owner_ = nullptr;  // whose sums are under way
+  unsigned values_ = 0;         // the step whose sums are under way,
+  const Job* owner_ = nullptr;  // and the job
   int tail_ = 0;                // keys of their values, where some after these must not count
 };
 
