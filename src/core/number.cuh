@@ -63,6 +63,17 @@ __device__ inline Stored element(const unsigned (&words)[Words], int k) {
   }
 }
 
+// The same, widened. The upper bf16 of a word is one instruction away, and two if it is taken out first.
+template <class Stored, int Words>
+__device__ inline auto widened(const unsigned (&words)[Words], int k) {
+  if constexpr (std::is_same_v<Stored, BF16>) {
+    const unsigned word = words[k / 2];
+    return __uint_as_float(k % 2 == 0 ? word << 16 : word & 0xFFFF0000U);
+  } else {
+    return widen(element<Stored>(words, k));
+  }
+}
+
 template <class Stored, int Words>
 __device__ inline void set_element(unsigned (&words)[Words], int k, Stored value) {
   if constexpr (sizeof(Stored) == 2) {

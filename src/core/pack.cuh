@@ -23,36 +23,41 @@ template <class T, int N, class Value>
 __device__ inline void widen(const Pack<T> (&packs)[N], Value (&values)[N * Pack<T>::kLanes]) {
 #pragma unroll
   for (int i = 0; i < N * Pack<T>::kLanes; ++i) {
-    values[i] = widen(element<T>(packs[i / Pack<T>::kLanes].word, i % Pack<T>::kLanes));
+    values[i] = widened<T>(packs[i / Pack<T>::kLanes].word, i % Pack<T>::kLanes);
   }
 }
 
-// The largest element of a few packs, NaN if one is.
+// The largest element of a few words, NaN if one is.
 template <class T, int N>
-__device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
-  unsigned word[2] = {packs[0].word[0], packs[0].word[1]};  // two chains
+__device__ inline float largest_or_nan(const unsigned (&words)[N]) {
+  static_assert(N > 1);
+  unsigned two[2] = {words[0], words[1]};  // two chains
 #pragma unroll
-  for (int i = 2; i < N * Pack<T>::kWords; ++i) {
-    word[i % 2] = larger_word<T>(word[i % 2], packs[i / Pack<T>::kWords].word[i % Pack<T>::kWords]);
-  }
-  const unsigned m[1] = {larger_word<T>(word[0], word[1])};
+  for (int i = 2; i < N; ++i) two[i % 2] = larger_word<T>(two[i % 2], words[i]);
+  const unsigned m[1] = {larger_word<T>(two[0], two[1])};
   if constexpr (sizeof(T) == 4) return element<T>(m, 0);
-  const unsigned low = __float_as_uint(widen(element<T>(m, 0)));
-  const unsigned high = __float_as_uint(widen(element<T>(m, sizeof(T) == 2 ? 1 : 0)));
+  const unsigned low = __float_as_uint(widened<T>(m, 0));
+  const unsigned high = __float_as_uint(widened<T>(m, sizeof(T) == 2 ? 1 : 0));
   return __uint_as_float(larger_word<float>(low, high));
 }
 
-// The largest elements of some of each pack's, NaN if one is: of all, or of those at even and of those at odd places.
-template <class T, int N, int G>
-__device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], float (&largest)[G]) {
-  constexpr int kEach = G / N;
-  static_assert(kEach == 4 / sizeof(T));
+// And of a few packs.
+template <class T, int N>
+__device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
+  constexpr int kWords = Pack<T>::kWords;
+  unsigned words[N * kWords];
+#pragma unroll
+  for (int i = 0; i < N * kWords; ++i) words[i] = packs[i / kWords].word[i % kWords];
+  return largest_or_nan<T>(words);
+}
+
+// The largest of each pack in a word: of 16-bit elements those at even and those at odd places. NaN if one is.
+template <class T, int N>
+__device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&largest)[N]) {
 #pragma unroll
   for (int p = 0; p < N; ++p) {
-    const unsigned m[1] = {larger_word<T>(larger_word<T>(packs[p].word[0], packs[p].word[1]),
-                                          larger_word<T>(packs[p].word[2], packs[p].word[3]))};
-#pragma unroll
-    for (int e = 0; e < kEach; ++e) largest[p * kEach + e] = widen(element<T>(m, e));
+    largest[p] = larger_word<T>(larger_word<T>(packs[p].word[0], packs[p].word[1]),
+                                larger_word<T>(packs[p].word[2], packs[p].word[3]));
   }
 }
 
@@ -63,12 +68,12 @@ __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
   constexpr int kWords = Pack<T>::kWords;
   unsigned bits = 0;
 #pragma unroll
-  for (int w = 0; w < N * kWords; ++w) {
+  for (int w = N * kWords - 1; w >= 0; --w) {
     const unsigned word = packs[w / kWords].word[w % kWords];
     if constexpr (sizeof(T) == 2) {
       bits |= above_word<T>(word, v) & 0x10001U << w;
-    } else {
-      bits |= __uint_as_float(word) > v ? 1U << w : 0;
+    } else {  // as the sign of a difference, which takes a compare and a choice fewer; a NaN's is positive
+      bits = __funnelshift_l(__float_as_uint(v - __uint_as_float(word)), bits, 1);
     }
   }
   return bits;

@@ -27,7 +27,10 @@ class LaneStages {
   using Tile = Held[P];
 
   __device__ LaneStages(std::byte* memory, const Row& row)
-      : memory_(reinterpret_cast<Held*>(memory) + threadIdx.x), row_(row) {
+      : memory_(held(memory) + threadIdx.x),
+        row_(row),
+        next_(row.address(lane())),
+        left_(row.packs() - lane()) {
 #pragma unroll
     for (int c = 0; c < kSlots; ++c) ask(c);
   }
@@ -54,31 +57,39 @@ class LaneStages {
   }
 
   // The lane has looked at stage c.
-  __device__ void leave(int c) const { ask(c + kSlots); }
+  __device__ void leave(int c) { ask(c + kSlots); }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x); }
+  // The same memory, whose address is now in a register: the compiler would make it anew at each use, by five instructions.
+  __device__ static Held* held(std::byte* memory) {
+    const unsigned address = __shfl_sync(0xFFFFFFFFU, shared_address(memory), 0);
+    return static_cast<Held*>(__cvta_shared_to_generic(address));
+  }
   // Packs from the lane's first of the stage to the end of the row.
   __device__ int left(int c) const { return row_.packs() - first(c) - lane(); }
 
-  __device__ void ask(int c) const {
+  // Stages are asked for one after the other.
+  __device__ void ask(int c) {
     Held* to = memory_ + c % kSlots * kSize;
-    const Held* from = row_.address(first(c) + lane());
-    const int n = left(c);
-    if (n > kSize - kWarp) {
+    if (left_ > kSize - kWarp) {
 #pragma unroll
-      for (int p = 0; p < P; ++p) copy_async(from + p * kWarp, to + p * kWarp);
+      for (int p = 0; p < P; ++p) copy_async(next_ + p * kWarp, to + p * kWarp);
     } else {
 #pragma unroll
       for (int p = 0; p < P - 1; ++p) {
-        if (p * kWarp < n) copy_async(from + p * kWarp, to + p * kWarp);
+        if (p * kWarp < left_) copy_async(next_ + p * kWarp, to + p * kWarp);
       }
     }
+    next_ += kSize;
+    left_ -= kSize;
     commit_copies();
   }
 
   Held* memory_;
   const Row& row_;
+  const Held* next_;  // the lane's first pack of the next stage to ask for,
+  int left_;          // and how many there are from it to the end of the row
 };
 
 // The State of what a thread has seen. A sum is of powers against what was the largest when it was begun: it goes on while
@@ -114,10 +125,14 @@ class RunningState {
 };
 
 template <class Row>
-__global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<FlatPlace> common,
-    const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
+__global__ __launch_bounds__(
+    kWarp,
+    gpu_choose::streams_at_once(sizeof(
+        typename Row::Element))) void stream_rows(const __grid_constant__ typename Row::Args args,
+                                                  const __grid_constant__ CommonOf<FlatPlace>
+                                                      common,
+                                                  const __grid_constant__ TopkOutputsAt<FlatPlace>
+                                                      out) {
   using Element = typename Row::Element;
   using Keys = WarpKeys<gpu_choose::stream_keys(sizeof(Element))>;
   extern __shared__ __align__(16) std::byte memory[];
@@ -129,7 +144,7 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const bool ranks = static_cast<bool>(out.target_rank);
-  const LaneStages<Row> stages(memory, row);
+  LaneStages<Row> stages(memory, row);
   Keys best(reinterpret_cast<Key*>(memory + gpu_choose::kStreamStages * kStageBytes),
             static_cast<int>(out.k));
 
@@ -138,25 +153,28 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   const auto edge_column = static_cast<int>(row.edge_column(lane));
   RunningState<Row> state(row, row.fold_one(edge).state);
   unsigned before = ranks && own && target.follows(edge, edge_column) ? 1 : 0;
-  float largest[Row::kGroups];
+  unsigned largest[Row::kPacks];
 #pragma unroll
-  for (int g = 0; g < Row::kGroups; ++g) largest[g] = minus_infinity<float>();
+  for (unsigned& word : largest) word = Row::nothing().word[0];
   int bounds = 0;  // the stage at which there is the next bound
 #pragma unroll 1
   for (int c = 0;; ++c) {
     typename LaneStages<Row>::Tile tile;
     stages.take(c, tile);
-    float m[Row::kGroups];
-    Row::maxima(tile, m);
-    state.add(tile, largest_or_nan(m), c);
+    unsigned m[Row::kPacks];
+    maxima_or_nan(tile, m);
+    state.add(tile, largest_or_nan<Element>(m), c);
 #pragma unroll
-    for (int g = 0; g < Row::kGroups; ++g) largest[g] = fmaxf(largest[g], m[g]);
+    for (int p = 0; p < Row::kPacks; ++p) largest[p] = larger_word<Element>(largest[p], m[p]);
     if (ranks) before += before_target(row, stages, c, target);
     const bool last = stages.is_last(c);
     unsigned bits = above(tile, best.value());
     if (c == bounds || last || !best.has_room(bits)) {
       if (c == bounds) bounds = 2 * c + 1;
-      best.bound(largest);
+      float shown[Row::kGroups];
+#pragma unroll
+      for (int g = 0; g < Row::kGroups; ++g) shown[g] = widened<Element>(largest, g);
+      best.bound(shown);
       bits = above(tile, best.value());
     }
     const auto* elements = reinterpret_cast<const Element*>(stages.own(c));

@@ -90,17 +90,13 @@ class ChooseRow {
       const auto* row = reinterpret_cast<const In*>(address(0)) - column(0);
       const Four loaded = *reinterpret_cast<const Four*>(row + first);
 #pragma unroll
-      for (int k = 0; k < 4; ++k) x[k] = widen(element<In>(loaded.word, k));
+      for (int k = 0; k < 4; ++k) x[k] = widened<In>(loaded.word, k);
     }
   }
 
   __device__ static float largest_or_nan(const Held& held) {
     const Held one[1] = {held};
     return Logits::largest(one);
-  }
-
-  __device__ static void maxima(const Held (&held)[Packs], float (&largest)[kGroups]) {
-    maxima_or_nan(held, largest);
   }
 
   // z of an element as it is stored.

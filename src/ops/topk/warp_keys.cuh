@@ -32,7 +32,7 @@ class WarpKeys {
     return !__any_sync(kAll, own() + __popc(bits) > kEach);
   }
 
-  // Each lane has what G groups of elements have shown.
+  // Each lane has what G groups of elements have shown. A NaN has shown nothing.
   template <int G>
   __device__ void bound(const float (&largest)[G]) {
     const unsigned none = ordered(minus_infinity<float>());
@@ -41,7 +41,7 @@ class WarpKeys {
     unsigned high = 0;
 #pragma unroll
     for (int g = 0; g < G; ++g) {
-      word[g] = ordered(largest[g]);
+      word[g] = largest[g] == largest[g] ? ordered(largest[g]) : none;
       low = word[g] == none ? low : min(low, word[g]);
       high = max(high, word[g]);
     }
