@@ -27,6 +27,23 @@ struct Sight {
   }
 };
 
+// Of some queries: the keys that all of them see, and the first after the last that any does.
+struct SightOfRows {
+  int begin, end;
+  int past;
+
+  // Of so many keys from `first` on.
+  ONEPASS_HD bool by_all(int first, int count) const {
+    return first >= begin && first + count <= end;
+  }
+  ONEPASS_HD bool by_none(int first) const { return first >= past; }
+};
+
+ONEPASS_HD inline SightOfRows of_rows(const Sight& sight, int first_query, int rows) {
+  const int last = between(0, first_query + rows, sight.queries) - 1;
+  return {sight.begin(last), sight.end(first_query), sight.end(last)};
+}
+
 // Tiles of keys that some query of a tile sees: [begin, end). All queries see all keys of those in
 // [whole_begin, whole_end).
 struct KeyTiles {

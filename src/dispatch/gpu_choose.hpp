@@ -341,8 +341,7 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 // ---- a warp a row: many long rows ----------------------------------------------------------------------------
 
 inline constexpr int kStreamStages = 2;
-// On a processor, as many as their memory allows, or a few less for more registers.
-constexpr int streams_at_once(std::size_t element_bytes) { return element_bytes == 2 ? 18 : 16; }
+inline constexpr int kStreamsAtOnce = 16;  // on a processor: with more, registers would be too few
 // That a lane has room for.
 constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
 // Of 256 groups of a row's elements.

@@ -67,6 +67,27 @@ TEST(AttentionLaunchTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
   }
 }
 
+TEST(AttentionLaunchTest, RowsSeeTogetherWhatEachOfThemSees) {
+  for (const Sight& s : sights()) {
+    for (int first = 0; first < s.queries; first += 16) {
+      const attention_tiles::SightOfRows rows = attention_tiles::of_rows(s, first, 16);
+      const int last = std::min(first + 16, s.queries);
+      for (int key = 0; key < s.keys; ++key) {
+        int count = 0;
+        for (int q = first; q < last; ++q) count += sees(s, q, key) ? 1 : 0;
+        ASSERT_EQ(rows.by_all(key, 1), count == last - first) << key;
+        ASSERT_TRUE(!rows.by_none(key) || count == 0) << key;
+        // What a window has left behind is not told apart.
+        ASSERT_TRUE(rows.by_none(key) || count > 0 || s.before >= 0) << key;
+        for (const int width : {2, 64}) {
+          const bool all = rows.by_all(key, 1) && rows.by_all(key + width - 1, 1);
+          ASSERT_EQ(rows.by_all(key, width), all && key + width <= s.keys) << key;
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionLaunchTest, SightIsWhatTheArgumentsSay) {
   AttentionArgs a{.batch = 1, .heads = 1, .kv_heads = 1, .queries = 7, .keys = 12, .dim = 8};
   for (const std::int64_t left : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {

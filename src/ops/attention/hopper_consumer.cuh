@@ -75,11 +75,11 @@ class Consumer {
         pass_by(job);
         continue;
       }
-      const attention_tiles::KeyTiles keys =
-          attention_tiles::key_tiles(sight(job), first_row(job), kRows, Tile::kKeys);
+      const attention_tiles::SightOfRows seen =
+          attention_tiles::of_rows(sight(job), first_row(job), kRows);
       const int begin = job.keys.begin;
       int tile = job.keys.end - 1;
-      if (tile >= keys.end && tile > begin) {  // other rows of the block see it
+      if (seen.by_none(tile * Tile::kKeys) && tile > begin) {  // other rows of the block see it
         pass_step();
         --tile;
       }
@@ -88,7 +88,7 @@ class Consumer {
       const Online before = online;
       online = Online(unit);
       float by[2];
-      weigh(job, keys.whole(tile), tile, online, s, by);
+      weigh(job, seen, tile, online, s, by);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
       if (owner_ != nullptr) finish(*owner_, before, o);
@@ -105,7 +105,7 @@ class Consumer {
         issue(s, o, weights);
         tail_ = 0;
         leave_scores(s, tile == begin);
-        weigh(job, keys.whole(tile), tile, online, s, by);
+        weigh(job, seen, tile, online, s, by);
         leave_sums(o);
         shrink<kManySums>(o, by);
         narrow_weights<Stored>(s, weights);
@@ -206,8 +206,8 @@ class Consumer {
   }
 
   // Scores of a tile to weights.
-  __device__ void weigh(const Job& job, bool whole, int tile, Online& online, Scores& s,
-                        float (&by)[2]) const {
+  __device__ void weigh(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
+                        Online& online, Scores& s, float (&by)[2]) const {
     if (!p_.plain) {
       const Cap& cap = p_.cap;
       if (cap.any()) {
@@ -218,11 +218,11 @@ class Consumer {
         for (float& x : s) x = cap.scaled(x);
       }
     }
-    if (!whole) {
+    if (!seen.by_all(tile * Tile::kKeys, Tile::kKeys)) {
       const int upper = row(job);
       const attention_tiles::Sight& of = sight(job);
-      const Seen seen{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
-      hide(s, seen, tile * Tile::kKeys + thread_ % 4 * 2);
+      const Seen own{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
+      hide(s, own, tile * Tile::kKeys + thread_ % 4 * 2);
     }
     online.absorb(s, by);
     // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.

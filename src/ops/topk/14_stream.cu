@@ -125,14 +125,10 @@ class RunningState {
 };
 
 template <class Row>
-__global__ __launch_bounds__(
-    kWarp,
-    gpu_choose::streams_at_once(sizeof(
-        typename Row::Element))) void stream_rows(const __grid_constant__ typename Row::Args args,
-                                                  const __grid_constant__ CommonOf<FlatPlace>
-                                                      common,
-                                                  const __grid_constant__ TopkOutputsAt<FlatPlace>
-                                                      out) {
+__global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows(
+    const __grid_constant__ typename Row::Args args,
+    const __grid_constant__ CommonOf<FlatPlace> common,
+    const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
   using Element = typename Row::Element;
   using Keys = WarpKeys<gpu_choose::stream_keys(sizeof(Element))>;
   extern __shared__ __align__(16) std::byte memory[];
