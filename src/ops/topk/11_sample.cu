@@ -85,28 +85,33 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
   const bool by_k = draw.top_k > 0 && count >= draw.top_k;
   if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
     return -1;  // a part of what nobody knows
-  const int each = (count + kWarp - 1) / kWarp;
+  // Some neighbours each, two at a time, so that what one waits for the other does, too.
+  const int each = (count + 2 * kWarp - 1) / (2 * kWarp) * 2;
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);
-  const auto z = [&](int i) { return row.z(value_of(keys[i])) - state.m; };
+  const auto key = [&](int i) { return keys[min(i, count - 1)]; };
+  const auto z = [&](Key of) { return row.z(value_of(of)) - state.m; };
   const auto weight = [&](int i) {  // a part of the likeliest token's
-    return static_cast<double>(exponential(z(i)));
+    return i < end ? static_cast<double>(exponential(z(key(i)))) : 0;
   };
   double mine = 0;
 #pragma unroll 1
-  for (int i = begin; i < end; ++i) mine += weight(i);
+  for (int i = begin; i < end; i += 2) mine += weight(i) + weight(i + 1);
   const double until = sum_until(mine);
   const double all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
   const double total = draw.top_k > 0 ? all : static_cast<double>(state.d);
   double sum = until - mine;
   int left = count + 1;
 #pragma unroll 1
-  for (int i = begin; i < end && left > count; ++i) {
-    const double w = weight(i);
-    sum += w;
-    const bool below = i > 0 && w < draw.min_p;
-    const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
-    if (below || enough) left = below ? i : i + 1;
+  for (int i = begin; i < end && left > count; i += 2) {
+    const double two[2] = {weight(i), weight(i + 1)};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      sum += two[j];
+      const bool below = i + j > 0 && two[j] < draw.min_p;
+      const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
+      if (left > count && i + j < end && (below || enough)) left = below ? i + j : i + j + 1;
+    }
   }
   left = __reduce_min_sync(0xFFFFFFFFU, left);
   if (left > count) {
@@ -115,10 +120,15 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
   }
   Contest contest;
   int place = 0;
+  const int last = min(end, left);
 #pragma unroll 1
-  for (int i = lane; i < left; i += kWarp) {
-    const unsigned token = index_of(keys[i]);
-    if (contest.enter(z(i), noise.of(token), token)) place = i;
+  for (int i = begin; i < last; i += 2) {
+    const auto runner = [&](Key of) { return Runner(z(of), noise.of(index_of(of)), index_of(of)); };
+    const Runner two[2] = {runner(key(i)), runner(key(i + 1))};
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      if (i + j < last && contest.enter(two[j])) place = i + j;
+    }
   }
   return __shfl_sync(0xFFFFFFFFU, place, lane_of_winner(contest));
 }

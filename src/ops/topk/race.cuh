@@ -28,56 +28,61 @@ static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
   return static_cast<float>(gumbel(word));
 }
 
-// The same but for some 2^-20 of what it comes to. 1 − w comes from the word, too: it would have lost what w has in
-// digits that a float has not.
+// The same but for some 2^-18 of what it comes to. 1 − w comes from the word, too: it would have lost what w has in
+// digits that a float has not. A small w has E = w + w² / 2 + w³ / 3 + …
 __device__ inline float gumbel_guess(std::uint32_t word) {
   const float w = fmaf(static_cast<float>(word), 0x1p-32F, 0x1p-33F);
   const float rest = fmaf(static_cast<float>(~word), 0x1p-32F, 0x1p-33F);
-  return -__logf(w < 0.5F ? -log1pf(-w) : -__logf(rest));
+  float series = 1.0F / 7;
+#pragma unroll
+  for (int n = 6; n > 0; --n) series = fmaf(series, w, 1.0F / static_cast<float>(n));
+  return -__logf(w < 0.125F ? series * w : -__logf(rest));
 }
 
 // How far a guess may be from the sum that it stands for, and then some.
 __device__ inline float margin_of(float guess) { return 2e-5F + 1e-6F * fabsf(guess); }
 
+// A token in a race, with a guess of its noisy logit. z counts from near the row's largest: a sum with a large z would lose
+// the noise.
+struct Runner {
+  float z = 0;
+  std::uint32_t word = 0;
+  unsigned token = 0;
+  float guess = minus_infinity<float>();  // of nobody
+
+  Runner() = default;
+  __device__ Runner(float logit, std::uint32_t noise, unsigned index)
+      : z(logit), word(noise), token(index), guess(logit + gumbel_guess(noise)) {}
+
+  __device__ bool runs() const { return guess > minus_infinity<float>(); }
+  // Noisy logits as keys, so that the largest wins and the lower token where two are equal; 0: nobody's.
+  __device__ Key key() const { return runs() ? key_of(z + gumbel_of(word), token) : 0; }
+};
+
 // One thread's part in a race: who has the largest noisy logit of those that it has seen. A guess tells, but where it is too
 // close to call.
 class Contest {
  public:
-  // z counts from near the row's largest: a sum with a large z would lose the noise.
   // Whether it leads now.
-  __device__ bool enter(float z, std::uint32_t word, unsigned token) {
-    const float guess = z + gumbel_guess(word);
-    const float margin = margin_of(guess);
-    if (!(guess + margin > guess_)) return false;
-    if (!(guess - margin > guess_) && runner(z, word, token) <= key()) return false;
-    z_ = z;
-    word_ = word;
-    token_ = token;
-    guess_ = guess;
+  __device__ bool enter(const Runner& runner) {
+    const float margin = margin_of(runner.guess);
+    if (!(runner.guess + margin > best_.guess)) return false;
+    if (!(runner.guess - margin > best_.guess) && runner.key() <= best_.key()) return false;
+    best_ = runner;
     return true;
   }
 
-  __device__ float guess() const { return guess_; }  // −inf: nobody
+  __device__ float guess() const { return best_.guess; }
   // Whether its best may be that of all, if theirs was guessed like this.
   __device__ bool may_win(float best) const {
-    return guess_ > minus_infinity<float>() && guess_ + margin_of(best) >= best;
+    return best_.runs() && best_.guess + margin_of(best) >= best;
   }
-  // Noisy logits as keys, so that the largest wins and the lower token where two are equal; 0: nobody's.
-  __device__ Key key() const {
-    return guess_ > minus_infinity<float>() ? runner(z_, word_, token_) : 0;
-  }
+  __device__ Key key() const { return best_.key(); }
   // The same but for its value.
-  __device__ Key guessed_key() const { return key_of(guess_, token_); }
+  __device__ Key guessed_key() const { return key_of(best_.guess, best_.token); }
 
  private:
-  __device__ static Key runner(float z, std::uint32_t word, unsigned token) {
-    return key_of(z + gumbel_of(word), token);
-  }
-
-  float z_ = 0;
-  std::uint32_t word_ = 0;
-  unsigned token_ = 0;
-  float guess_ = minus_infinity<float>();
+  Runner best_;
 };
 
 // The key of who wins, for the whole block; its value is only good where it was needed to tell.
@@ -145,7 +150,7 @@ class Racer {
       const float own_z = z[k] - start_;
       const float reach = power_of_two(fmaf(own_z - to_beat_, kLog2E, 32.01F));  // of w, by 2^32
       if (static_cast<float>(words[k]) < reach) {
-        contest_.enter(own_z, words[k], static_cast<unsigned>(4 * four + k));
+        contest_.enter(Runner(own_z, words[k], static_cast<unsigned>(4 * four + k)));
       }
     }
   }
