@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace onepass::python {
 namespace {
@@ -81,13 +82,33 @@ void check_gradient(std::string_view argument, nb::handle array) {
   arrays_module().attr("refuse_gradient")(nb::str(argument.data(), argument.size()));
 }
 
-nb::object tuple_of(std::span<const std::int64_t> numbers) {
-  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+nb::tuple tuple_of(std::span<const std::int64_t> numbers) {
+  nb::tuple tuple = nb::steal<nb::tuple>(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
   }
   return tuple;
 }
+
+// A shape, and the strides of a dense array that has it.
+struct Dense {
+  std::vector<std::int64_t> shape;
+  nb::tuple extents, strides;
+
+  // The last one is remembered: the same shapes come again and again, and tuples of them take longer than to compare.
+  static const Dense& of(std::span<const std::int64_t> shape) {
+    static auto& last = *new Dense(shape);
+    if (!std::ranges::equal(shape, last.shape)) last = Dense(shape);
+    return last;
+  }
+
+ private:
+  explicit Dense(std::span<const std::int64_t> of)
+      : shape(of.begin(), of.end()), extents(tuple_of(of)) {
+    const Tensor dense(nullptr, DType::u8, of);
+    strides = tuple_of({dense.strides.data(), of.size()});
+  }
+};
 
 }  // namespace
 
@@ -178,9 +199,9 @@ Array Kind::look(std::string_view argument, nb::handle array) const {
 }
 
 Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const {
-  const Tensor dense(nullptr, dtype, shape);
-  const nb::object extents = tuple_of(shape);
-  const nb::object strides = tuple_of({dense.strides.data(), shape.size()});
+  // Not a reference: what makes an array may come back here.
+  const nb::tuple extents = Dense::of(shape).extents;
+  const nb::tuple strides = Dense::of(shape).strides;
   const auto type = static_cast<int>(dtype);
   const nb::object& quick = facts_->quick[on_gpu ? 1 : 0];
   nb::object made = quick.is_none() ? facts_->empty(like_, extents, strides, type)

@@ -367,10 +367,11 @@ inline std::string refuse_stream(const Problem& p, const Machine& m) {
   return {};
 }
 
-// Rows enough that every processor has a dozen warps; half of them where elements have 32 bits, and memory takes longer.
+// Where blocks, of which a processor has four at a time, would come in a second round; in a third, where elements have 16
+// bits and a warp takes longer than memory does.
 inline bool streams(const Problem& p, const Machine& m) {
-  const int warps = p.in == DType::f32 ? 7 : 15;
-  return refuse_stream(p, m).empty() && p.rows >= std::int64_t{warps} * m.gpu.processors;
+  const int warps = p.in == DType::f32 ? 4 : 8;
+  return refuse_stream(p, m).empty() && p.rows > std::int64_t{warps} * m.gpu.processors;
 }
 
 // A few lanes where rows are short; a warp where they are very many, a block where they are many, a cluster where they are

@@ -107,11 +107,11 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
   EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
-  EXPECT_EQ(choose(topk(512, 32000, 128), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(topk(1024, 32000, 128, DType::bf16), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(4 * 132, 32000, 128), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(4 * 132 + 1, 32000, 128), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(8 * 132, 32000, 128, DType::bf16), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(8 * 132 + 1, 32000, 128, DType::bf16), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(1024, 32000, 128), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(2048, 32000, 128, DType::bf16), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(topk(4096, 32000, 129), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");

@@ -73,10 +73,9 @@ struct SampleShared {
 
 // Which of the sorted keys wins among those that the filters leave; −1 where these are more than there are. By one warp:
 // the candidates are few, and nobody has to wait for another.
-template <class Row>
-__device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, const Row& row,
-                                            const Chosen& chosen, bool whole) {
-  const Draw draw = of;
+// Called with copies, which are in registers.
+__device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float factor, Chosen chosen,
+                                            bool whole) {
   const Key* keys = chosen.keys;
   assume_shared(keys);
   const int count = chosen.count;
@@ -90,9 +89,10 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);
   const auto key = [&](int i) { return keys[min(i, count - 1)]; };
-  const auto z = [&](Key of) { return row.z(value_of(of)) - state.m; };
+  const auto z = [&](Key of) { return value_of(of) * factor - state.m; };
   const auto weight = [&](int i) {  // a part of the likeliest token's
-    return i < end ? static_cast<double>(exponential(z(key(i)))) : 0;
+    const float w = exponential(z(key(i)));
+    return i < end ? static_cast<double>(w) : 0;
   };
   double mine = 0;
 #pragma unroll 1
@@ -135,9 +135,8 @@ __device__ __noinline__ int place_of_winner(const Draw& of, const Noise& noise, 
 
 // Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
 template <class Row>
-__device__ __noinline__ Key race_of_left(const Draw& draw, const Noise& noise, const Row& of,
-                                         int cols, State<float> state, SampleShared& shared) {
-  const Row row = of;
+__device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int cols,
+                                         State<float> state, SampleShared& shared) {
   extern __shared__ __align__(16) std::byte memory[];
   const SearchMemory free{reinterpret_cast<unsigned*>(memory),
                           reinterpret_cast<Key*>(memory + SearchMemory::kBins * sizeof(unsigned)),
@@ -215,7 +214,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     const Noise noise = noise_of(common, options, at);
     if (threadIdx.x < kWarp) {
       const bool whole = chosen.count < best.k() || best.k() >= cols;
-      const int place = place_of_winner(draw, noise, row, chosen, whole);
+      const int place = place_of_winner(draw, noise, row.factor(), chosen, whole);
       if (threadIdx.x == 0) shared.place = place;
     }
     __syncthreads();

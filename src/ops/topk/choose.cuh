@@ -101,6 +101,7 @@ class ChooseRow {
 
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
+  __device__ float factor() const { return factor_; }
 
   template <int P>
   __device__ Folded fold(const Held (&held)[P]) const {

@@ -16,10 +16,11 @@ struct Noise {
   }
   __device__ std::uint32_t of(unsigned token) const {
     const Words4 words = of_four(token);
-    std::uint32_t word = words[0];
-#pragma unroll
-    for (unsigned k = 1; k < 4; ++k) word = token % 4 == k ? words[k] : word;
-    return word;
+    const bool odd =
+        token % 2 != 0;  // chosen, not found by a number: that would be a place in memory
+    const std::uint32_t low = odd ? words[1] : words[0];
+    const std::uint32_t high = odd ? words[3] : words[2];
+    return token % 4 >= 2 ? high : low;
   }
 };
 
@@ -36,7 +37,8 @@ __device__ inline float gumbel_guess(std::uint32_t word) {
   float series = 1.0F / 7;
 #pragma unroll
   for (int n = 6; n > 0; --n) series = fmaf(series, w, 1.0F / static_cast<float>(n));
-  return -__logf(w < 0.125F ? series * w : -__logf(rest));
+  const float large = -__logf(rest);
+  return -__logf(w < 0.125F ? series * w : large);
 }
 
 // How far a guess may be from the sum that it stands for, and then some.
