@@ -89,7 +89,6 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
-  constexpr int kForeseen = 2;  // tiles, while there is nothing to compute yet
   const auto number = static_cast<int>(Clusters ? cluster::index() : blockIdx.x);
   Place place{};
   if (!place_of<Shape>(a, number, tiles, parts.count, place)) return;
@@ -145,10 +144,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
                                                                      aligned);
     load_k(last);
     load_v(last);
-#pragma unroll 1
-    for (int ahead = 1; ahead <= kForeseen && last - ahead * sharing >= keys.begin; ++ahead) {
-      foresee(last - ahead * sharing);
-    }
+    if (!Shape::kAlone && last - sharing >= keys.begin) foresee(last - sharing);
   }
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
   // anyway bring the values of a tile when its keys are here.
