@@ -119,12 +119,6 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
         v, v_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim - place.column, 0, aligned);
     mma::commit();
   };
-  const auto foresee = [&](int tile) {
-    foresee_keys<Stored, Shape::kDim, Shape::kKeys, Shape::kThreads>(k_tokens, tile * Shape::kKeys,
-                                                                     rows.sight.keys, a.dim);
-    foresee_keys<Stored, Shape::kColumns, Shape::kKeys, Shape::kThreads>(
-        v_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim - place.column);
-  };
 
   const Online fresh((plain ? static_cast<float>(a.scale) : 1.F) * kLog2E);
   Online online[kTiles];
@@ -144,7 +138,6 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
                                                                      aligned);
     load_k(last);
     load_v(last);
-    if (!Shape::kAlone && last - sharing >= keys.begin) foresee(last - sharing);
   }
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
   // anyway bring the values of a tile when its keys are here.

@@ -208,21 +208,6 @@ __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, i
   }
 }
 
-// Asks for tokens of one piece to come to L2: there is no place for them yet, but they need not come from memory then.
-template <class Stored, int Columns, int Keys, int Threads>
-__device__ inline void foresee_keys(const Tokens<Stored>& tokens, int first, int end, int columns) {
-  constexpr int kLine = 128 / sizeof(Stored);
-  constexpr int kLines = (Columns + kLine - 1) / kLine;  // a row
-  if (tokens.in_pages()) return;
-  for (int i = CopyLanes<Columns, Threads>::thread(); i < Keys * kLines; i += Threads) {
-    const int key = first + i / kLines;
-    const int column = i % kLines * kLine;
-    if (key < end && column < columns) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(tokens.base() + tokens.of_piece(key) + column));
-    }
-  }
-}
-
 // As load_keys, of pages that are all there: each lane of a warp looks one of its next rows up, and all lanes ask it.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void copy_pages(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
