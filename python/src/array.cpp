@@ -1,6 +1,7 @@
 #include "array.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -84,6 +85,7 @@ void check_gradient(std::string_view argument, nb::handle array) {
 
 nb::tuple tuple_of(std::span<const std::int64_t> numbers) {
   nb::tuple tuple = nb::steal<nb::tuple>(PyTuple_New(static_cast<Py_ssize_t>(numbers.size())));
+  if (!tuple.is_valid()) throw nb::python_error();
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLongLong(numbers[i]));
   }
@@ -97,9 +99,10 @@ struct Dense {
 
   // The last one is remembered: the same shapes come again and again, and tuples of them take longer than to compare.
   static const Dense& of(std::span<const std::int64_t> shape) {
-    static auto& last = *new Dense(shape);
-    if (!std::ranges::equal(shape, last.shape)) last = Dense(shape);
-    return last;
+    static auto& last =
+        *new std::optional<Dense>;  // nothing of Python's is made while others wait for it
+    if (!last || !std::ranges::equal(shape, last->shape)) last = Dense(shape);
+    return *last;
   }
 
  private:

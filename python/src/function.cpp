@@ -27,8 +27,9 @@ struct Function {
   PyObject* weak_references;
   PyObject* python;  // who wrote the parameters down
   Body body;
-  std::size_t count, required,
-      positional;  // parameters; those that come first, and those without a name
+  std::size_t count;       // parameters,
+  std::size_t required;    // without a default: the first,
+  std::size_t positional;  // that may come without their names
   nb::handle names[kMost];
   nb::handle defaults[kMost];  // absent for what is required
 };
@@ -75,8 +76,12 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObje
     return nullptr;
   }
   try {
-    Arguments arguments(values);
-    return f.body(arguments).release().ptr();
+    Arguments arguments({values, f.count});
+    nb::object result = f.body(arguments);
+    if (arguments.any()) {
+      throw std::logic_error("a function with more parameters than its body takes");
+    }
+    return result.release().ptr();
   } catch (nb::python_error& error) {
     error.restore();
   } catch (const std::bad_alloc&) {
@@ -92,6 +97,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(f.attributes);
   Py_VISIT(f.python);
+  for (const nb::handle value : f.defaults) Py_VISIT(value.ptr());
   return 0;
 }
 
@@ -117,8 +123,8 @@ void destroy(PyObject* self) {
 }
 
 PyObject* representation(PyObject* self) {
-  return PyUnicode_FromFormat("<function %U of onepass>",
-                              nb::object(nb::handle(self).attr("__name__")).ptr());
+  const nb::object name = nb::steal(PyObject_GetAttrString(as_function(self).python, "__name__"));
+  return name.is_valid() ? PyUnicode_FromFormat("<function %S of onepass>", name.ptr()) : nullptr;
 }
 
 // As an attribute of a class it stays what it is. That there is an answer tells `help` and its like that this is a function.

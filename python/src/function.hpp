@@ -7,16 +7,25 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
+#include <stdexcept>
 
 namespace onepass::python {
 
 namespace nb = nanobind;
 
-// All arguments of a call in the order of the function's parameters, to be taken one after the other.
+// All arguments of a call in the order of the function's parameters, to be taken one after the other, and all of them.
 class Arguments {
  public:
-  explicit Arguments(const nb::handle* first) : next_(first) {}
-  nb::handle next() { return *next_++; }
+  explicit Arguments(std::span<const nb::handle> all) : left_(all) {}
+
+  bool any() const { return !left_.empty(); }
+  nb::handle next() {
+    if (!any()) throw std::logic_error("a function with fewer parameters than its body takes");
+    const nb::handle first = left_.front();
+    left_ = left_.subspan(1);
+    return first;
+  }
   template <std::size_t Count>
   std::array<nb::handle, Count> next() {
     std::array<nb::handle, Count> some;
@@ -25,7 +34,7 @@ class Arguments {
   }
 
  private:
-  const nb::handle* next_;
+  std::span<const nb::handle> left_;
 };
 
 using Body = nb::object (*)(Arguments&);
@@ -33,7 +42,8 @@ using Body = nb::object (*)(Arguments&);
 // From now on the body of the function of this name.
 void define(const char* name, Body body);
 
-// Adds `function(f)` to the module: f with the body of the same name, which f's own is never run for.
+// Adds `function(f)` to the module: a function with f's parameters and the body of f's name. f itself is called only with
+// arguments that it does not take, to say so.
 void add_functions(nb::module_& module);
 
 }  // namespace onepass::python

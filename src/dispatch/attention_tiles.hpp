@@ -63,13 +63,12 @@ struct KeyTiles {
 };
 
 ONEPASS_HD inline KeyTiles key_tiles(const Sight& sight, int first_query, int rows, int tile_keys) {
-  const int last = between(0, first_query + rows, sight.queries) - 1;
+  const SightOfRows seen = of_rows(sight, first_query, rows);
   const int begin = sight.begin(first_query);
-  const int end = sight.end(last);
-  if (begin >= end) return {0, 0, 0, 0};
+  if (begin >= seen.past) return {0, 0, 0, 0};
   const int up = tile_keys - 1;
-  return {begin / tile_keys, (end + up) / tile_keys, (sight.begin(last) + up) / tile_keys,
-          sight.end(first_query) / tile_keys};
+  return {begin / tile_keys, (seen.past + up) / tile_keys, (seen.begin + up) / tile_keys,
+          seen.end / tile_keys};
 }
 
 // The tiles of queries of all heads. Those of one head follow each other: blocks that run side by side read the same

@@ -334,6 +334,7 @@ class Consumer {
     if (first_row(job) < sight(job).queries) finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
     for (int tile = job.keys.begin; tile < job.keys.end; ++tile) pass_step();
+    if (!job.sees()) sync();  // all have seen that the queries' stage is full
     if (thread_ == 0) shared_.q_ring.leave(jobs_);
   }
 

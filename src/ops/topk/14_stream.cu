@@ -2,7 +2,7 @@
 //
 // Idea    a row streams through one warp: the fold of softmax, and candidates above the K-th of 256 groups' maxima.
 //         Nobody waits for anybody else, and what a row takes beside its elements one warp does once, not eight.
-// Versus  10_choose: a warp in place of a block, where rows are so many that every processor has a dozen.
+// Versus  10_choose: a warp in place of a block, where rows are so many that blocks would come in rounds.
 // Bytes   x once.
 // Limits  K up to 128; f32, f16, bf16; dense rows, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.

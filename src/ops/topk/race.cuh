@@ -16,8 +16,8 @@ struct Noise {
   }
   __device__ std::uint32_t of(unsigned token) const {
     const Words4 words = of_four(token);
-    const bool odd =
-        token % 2 != 0;  // chosen, not found by a number: that would be a place in memory
+    // Chosen, not found by a number: that would be a place in memory.
+    const bool odd = token % 2 != 0;
     const std::uint32_t low = odd ? words[1] : words[0];
     const std::uint32_t high = odd ? words[3] : words[2];
     return token % 4 >= 2 ? high : low;
@@ -29,7 +29,7 @@ static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
   return static_cast<float>(gumbel(word));
 }
 
-// The same but for some 2^-18 of what it comes to. 1 − w comes from the word, too: it would have lost what w has in
+// The same but for less than 2^-17. 1 − w comes from the word, too: it would have lost what w has in
 // digits that a float has not. A small w has E = w + w² / 2 + w³ / 3 + …
 __device__ inline float gumbel_guess(std::uint32_t word) {
   const float w = fmaf(static_cast<float>(word), 0x1p-32F, 0x1p-33F);
