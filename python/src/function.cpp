@@ -48,11 +48,10 @@ std::size_t place_of(const Function& f, nb::handle name) {
   return static_cast<std::size_t>(found - all.begin());
 }
 
-// Puts arguments where their parameters are. False: they do not fit.
-bool bind(const Function& f, std::span<PyObject* const> given, PyObject* names,
+// Puts arguments where their parameters are: so many without names, and then those that have them. False: they do not fit.
+bool bind(const Function& f, PyObject* const* given, std::size_t unnamed, PyObject* names,
           nb::handle (&values)[kMost]) {
   const std::size_t named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
-  const std::size_t unnamed = given.size() - named;
   if (unnamed > f.positional) return false;
   for (std::size_t i = 0; i < unnamed; ++i) values[i] = given[i];
   for (std::size_t i = unnamed; i < f.count; ++i) values[i] = f.defaults[i];
@@ -66,10 +65,8 @@ bool bind(const Function& f, std::span<PyObject* const> given, PyObject* names,
 
 PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObject* names) {
   const Function& f = as_function(self);
-  const auto unnamed = static_cast<std::size_t>(PyVectorcall_NARGS(flags));
-  const auto named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
   nb::handle values[kMost];
-  if (!bind(f, {given, unnamed + named}, names, values)) {
+  if (!bind(f, given, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names, values)) {
     // Python says what is wrong with them.
     const nb::object nothing = nb::steal(PyObject_Vectorcall(f.python, given, flags, names));
     if (nothing.is_valid()) PyErr_SetString(PyExc_SystemError, "arguments that do not fit, and do");
@@ -92,6 +89,7 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObje
   return nullptr;
 }
 
+// There is no tp_clear: whatever leads back here goes through a dictionary or a list, and these have theirs.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   const Function& f = as_function(self);
   Py_VISIT(Py_TYPE(self));
@@ -101,18 +99,12 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// What a call needs stays: a program's last calls come when this is over.
-int clear(PyObject* self) {
-  Py_CLEAR(as_function(self).attributes);
-  return 0;
-}
-
 void destroy(PyObject* self) {
   Function& f = as_function(self);
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   if (f.weak_references != nullptr) PyObject_ClearWeakRefs(self);
-  clear(self);
+  Py_CLEAR(f.attributes);
   Py_CLEAR(f.python);
   for (std::size_t i = 0; i < f.count; ++i) {
     f.names[i].dec_ref();
@@ -146,7 +138,6 @@ nb::object make_type() {
   static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                 {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                                {Py_tp_clear, reinterpret_cast<void*>(clear)},
                                 {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                                 {Py_tp_repr, reinterpret_cast<void*>(representation)},
                                 {Py_tp_descr_get, reinterpret_cast<void*>(get)},

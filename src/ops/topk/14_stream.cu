@@ -69,7 +69,7 @@ class LaneStages {
   // Packs from the lane's first of the stage to the end of the row.
   __device__ int left(int c) const { return row_.packs() - first(c) - lane(); }
 
-  // Stages are asked for one after the other.
+  // Stages are asked for one after the other: where the next one is need not be worked out from its number each time.
   __device__ void ask(int c) {
     Held* to = memory_ + c % kSlots * kSize;
     if (left_ > kSize - kWarp) {
