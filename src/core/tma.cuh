@@ -16,6 +16,11 @@ struct Place {
   int column, token, head, batch;
 };
 
+// The map itself, which the first copy would wait for.
+__device__ inline void fetch(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
 // The bytes of the tile count at the barrier when they have come. What lies outside of the tensor comes as zeros.
 __device__ inline void load(void* to, const CUtensorMap& map, const Place& from,
                             Mbarrier& barrier) {

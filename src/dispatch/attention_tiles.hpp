@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/annotate.hpp"
+#include "core/divisor.hpp"
 
 namespace onepass::attention_tiles {
 
@@ -80,10 +81,16 @@ struct Schedule {
   int query_tiles = 0;
   int heads = 0;  // of all batches
   bool paired = false;
+  Divisor turns_of_head;  // what a block takes at a time: a tile or a pair
 
-  // What a block takes at a time: a tile or a pair.
-  ONEPASS_HD int turns_of_head() const { return paired ? (query_tiles + 1) / 2 : query_tiles; }
-  ONEPASS_HD int turns() const { return heads * turns_of_head(); }
+  Schedule() = default;
+  constexpr Schedule(int tiles, int all_heads, bool in_pairs)
+      : query_tiles(tiles),
+        heads(all_heads),
+        paired(in_pairs),
+        turns_of_head(in_pairs ? (tiles + 1) / 2 : tiles) {}
+
+  ONEPASS_HD int turns() const { return heads * turns_of_head; }
 };
 
 struct Work {
@@ -105,12 +112,12 @@ class Walk {
 
   ONEPASS_HD Work work() const {
     const int turn = round_ + own_;
-    const int place = turn % schedule_.turns_of_head();
-    return {turn / schedule_.turns_of_head(), second_ ? place : schedule_.query_tiles - 1 - place};
+    const int place = turn % schedule_.turns_of_head;
+    return {turn / schedule_.turns_of_head, second_ ? place : schedule_.query_tiles - 1 - place};
   }
 
   ONEPASS_HD void advance() {
-    const int place = (round_ + own_) % schedule_.turns_of_head();
+    const int place = (round_ + own_) % schedule_.turns_of_head;
     const bool alone = !schedule_.paired || 2 * place == schedule_.query_tiles - 1;
     second_ = !second_ && !alone;
     if (second_) return;

@@ -52,7 +52,7 @@ __device__ inline float logit(const PackedRows& rows, const QueryMasks& masks, f
 }
 
 __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ AttentionArgs a,
-                                                       std::int64_t tiles) {
+                                                       const Divisor sharing, std::int64_t tiles) {
   extern __shared__ float memory[];
   const int dim = a.dim;
   float* k = memory;
@@ -61,7 +61,7 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const std::int64_t index = blockIdx.x;
-  const PackedRows rows(a, index / tiles / a.kv_heads,
+  const PackedRows rows(a, sharing, index / tiles / a.kv_heads,
                         static_cast<int>(index / tiles % a.kv_heads));
   const int first_row = static_cast<int>(index % tiles) * kWarps;
   if (first_row >= rows.count()) return;
@@ -128,9 +128,10 @@ Status gpu_simt(const AttentionArgs& a, const Plan& plan) {
   if (Status status = allow_shared(reinterpret_cast<const void*>(simt), bytes); !status.ok()) {
     return status;
   }
-  const std::int64_t tiles = (a.queries * (a.heads / a.kv_heads) + kWarps - 1) / kWarps;
+  const Divisor sharing = sharing_of(a);
+  const std::int64_t tiles = (a.queries * sharing + kWarps - 1) / kWarps;
   const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * a.batch);
-  simt<<<blocks, kWarps * kLanes, bytes, static_cast<cudaStream_t>(a.stream)>>>(a, tiles);
+  simt<<<blocks, kWarps * kLanes, bytes, static_cast<cudaStream_t>(a.stream)>>>(a, sharing, tiles);
   return launch_status(plan.variant);
 }
 

@@ -26,6 +26,7 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
   auto& shared = *reinterpret_cast<Shared<Stored, Tile>*>(
       (reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
+    for (const CUtensorMap* map : {&p.q, &p.k, &p.v}) tma::fetch(*map);
     shared.q_ring.open(Tile::kGroups);
     shared.k_ring.open(Tile::kGroups);
     shared.v_ring.open(Tile::kGroups);
@@ -53,16 +54,17 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
   p.kv_offsets = a.kv_offsets;
   p.lengths = a.lengths;
   p.batch = static_cast<int>(a.batch);
-  p.heads = static_cast<int>(a.heads);
+  p.heads = Divisor(static_cast<int>(a.heads));
   p.o = a.o;
   p.lse = a.lse;
   p.sinks = a.sinks;
   p.packed = static_cast<bool>(a.q_offsets);
-  const auto tiles = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries);
-  p.schedule = {.query_tiles = p.packed ? tiles + p.batch : tiles,
-                .heads = p.heads * (p.packed ? 1 : p.batch)};
-  p.schedule.paired = p.sight.after >= 0 && !p.packed && p.schedule.turns() > plan.blocks;
-  p.sharing = static_cast<int>(a.heads / a.kv_heads);
+  const int own = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries);
+  const int tiles = p.packed ? own + p.batch : own;
+  const int heads = p.heads * (p.packed ? 1 : p.batch);
+  const bool paired = p.sight.after >= 0 && !p.packed && heads * tiles > plan.blocks;
+  p.schedule = attention_tiles::Schedule(tiles, heads, paired);
+  p.sharing = Divisor(static_cast<int>(a.heads / a.kv_heads));
   p.scale = static_cast<float>(a.scale);
   p.cap = Cap(p.scale, static_cast<float>(a.softcap));
   p.plain = a.softcap == 0 && p.scale > 0;

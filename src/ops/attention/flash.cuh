@@ -17,7 +17,8 @@ template <int Dim, int Columns, int Warps, int RowTiles>
 struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
-  static constexpr int kThreads = Warps * 32;  // a team
+  static constexpr int kColumnParts = Dim / Columns;  // whatever the dim: smaller ones have kernels
+  static constexpr int kThreads = Warps * 32;         // a team
   static constexpr bool kAlone = Warps == 1;
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
@@ -46,33 +47,37 @@ struct Place {
   int kv_head, first_row, column, part;
 };
 
-// Tiles of rows that a sequence has. All blocks are counted with 31 bits (attention_launch::refuse_size).
+// What all of them are. They are counted with 31 bits (attention_launch::refuse_size).
+struct Grid {
+  Divisor sharing;
+  Divisor parts;
+  Divisor tiles;  // of the rows of all sequences; where these have lengths of their own, at most
+  Divisor of_sequence;  // where they have not
+};
+
+// Tiles of rows that a sequence has.
 template <class Shape>
-ONEPASS_HD inline int row_tiles(const AttentionArgs& a, std::int64_t queries) {
-  const auto sharing = static_cast<int>(a.heads) / static_cast<int>(a.kv_heads);
+ONEPASS_HD inline int row_tiles(int sharing, std::int64_t queries) {
   return (static_cast<int>(queries) * sharing + Shape::kRows - 1) / Shape::kRows;
 }
 
 // Clusters count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
 // the keys, and of the columns. Where sequences have lengths of their own there may be more of them than tiles.
 template <class Shape>
-__device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, int parts,
-                                Place& out) {
-  const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
-  out.column = index % columns * Shape::kColumns;
-  index /= columns;
-  out.part = index % parts;
-  index /= parts;
-  out.kv_head = index / tiles;
-  index %= tiles;
+__device__ inline bool place_of(const AttentionArgs& a, const Grid& grid, int index, Place& out) {
+  out.column = index % Shape::kColumnParts * Shape::kColumns;
+  index /= Shape::kColumnParts;
+  out.part = index % grid.parts;
+  index = index / grid.parts;
+  out.kv_head = index / grid.tiles;
+  index = index % grid.tiles;
   if (!a.q_offsets) {
-    const int of_sequence = tiles / static_cast<int>(a.batch);
-    out.batch = index / of_sequence;
-    out.first_row = (of_sequence - 1 - index % of_sequence) * Shape::kRows;
+    out.batch = index / grid.of_sequence;
+    out.first_row = (grid.of_sequence - 1 - index % grid.of_sequence) * Shape::kRows;
     return true;
   }
   for (out.batch = 0; out.batch < a.batch; ++out.batch) {
-    const int own = row_tiles<Shape>(a, sequence_of(a, out.batch).queries);
+    const int own = row_tiles<Shape>(grid.sharing, sequence_of(a, out.batch).queries);
     if (index < own) {
       out.first_row = (own - 1 - index) * Shape::kRows;
       return true;
@@ -84,15 +89,15 @@ __device__ inline bool place_of(const AttentionArgs& a, int index, int tiles, in
 
 template <class Stored, class Shape, bool Clusters>
 __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Parts& parts,
-                                   int tiles, bool aligned) {
+                                   const Grid& grid, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
   begin_next();  // the join may come, and wait
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   const auto number = static_cast<int>(Clusters ? cluster::index() : blockIdx.x);
   Place place{};
-  if (!place_of<Shape>(a, number, tiles, parts.count, place)) return;
-  const PackedRows rows(a, place.batch, place.kv_head);
+  if (!place_of<Shape>(a, grid, number, place)) return;
+  const PackedRows rows(a, grid.sharing, place.batch, place.kv_head);
   const auto index = static_cast<int>(threadIdx.x);
   const int thread = Shape::kAlone ? index % 32 : index;
   const int team = Shape::kAlone ? index / 32 : 0;
@@ -109,9 +114,12 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   const int upper = place.first_row + thread / 32 * kTiles * 16 + thread % 32 / 4;
   const Tokens<Stored> k_tokens(rows, a.k, 0);
   const Tokens<Stored> v_tokens(rows, a.v, place.column);
-  const auto load_k = [&](int tile) {
+  const auto ask_for_k = [&](int tile) {
     load_keys<Stored, Shape::kDim, Shape::kKeys, Shape::kThreads>(
         k, k_tokens, tile * Shape::kKeys, rows.sight.keys, a.dim, kNaNs, aligned);
+  };
+  const auto load_k = [&](int tile) {
+    ask_for_k(tile);
     mma::commit();
   };
   const auto load_v = [&](int tile) {
@@ -134,9 +142,10 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
   const int last = keys.end - 1 - (rank * teams + team);  // this team's
   if (last >= keys.begin) {
+    ask_for_k(last);
     load_queries<Stored, Shape::kDim, Shape::kRows, Shape::kThreads>(q, rows, place.first_row,
                                                                      aligned);
-    load_k(last);
+    mma::commit();
     load_v(last);
   }
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
@@ -222,20 +231,21 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     const int row = i / kFours;
     const int column = i % kFours * 4;
     if (place.column + column >= a.dim) continue;
-    const FoundFour four = Clusters ? join_found(blocks, of_block, row, column)
-                                    : join_found(teams, of_team, row, column);
-    put(rows, parts, place.part, place.first_row + row, place.column + column, four);
+    const FoundFour found = join_found<8>(sharing, [&](int from) {
+      return (Clusters ? of_block(from) : of_team(from)).four(row, column);
+    });
+    put(rows, parts, place.part, place.first_row + row, place.column + column, found);
   }
   if (Clusters) cluster::meet();  // nobody leaves while another reads
 }
 
 template <class Stored, class Shape, bool Usual, bool Clusters>
 __global__ __launch_bounds__(Shape::kMostThreads) void flash(
-    const __grid_constant__ AttentionArgs a, const Parts parts, int tiles, bool aligned) {
+    const __grid_constant__ AttentionArgs a, const Parts parts, const Grid grid, bool aligned) {
   if constexpr (Usual) {
-    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, parts, tiles, true);
+    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, parts, grid, true);
   } else {
-    flash_block<Stored, Shape, Clusters>(a, only_scaled(a), parts, tiles, aligned);
+    flash_block<Stored, Shape, Clusters>(a, only_scaled(a), parts, grid, aligned);
   }
 }
 
@@ -251,17 +261,19 @@ template <class Stored, class Shape>
 Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const Parts parts = parts_of(a, plan);
   const auto batch = static_cast<int>(a.batch);
-  const int own = row_tiles<Shape>(a, a.queries);
+  const Divisor sharing = sharing_of(a);
+  const int own = row_tiles<Shape>(sharing, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
-  const int columns = (a.dim + Shape::kColumns - 1) / Shape::kColumns;
+  const Grid grid{sharing, Divisor(parts.count), Divisor(tiles), Divisor(own)};
   const auto kernel = flash_kernel<Stored, Shape>(!plan.general && is_usual(a), plan.cluster > 1);
   cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(tiles * a.kv_heads * parts.count * columns * plan.cluster);
+  config.gridDim =
+      static_cast<unsigned>(tiles * a.kv_heads * parts.count * Shape::kColumnParts * plan.cluster);
   config.blockDim = static_cast<unsigned>(plan.threads);
   config.dynamicSmemBytes = plan.shared_bytes;
   config.stream = static_cast<cudaStream_t>(a.stream);
   const Status status =
-      launch_clusters(kernel, config, plan.cluster, plan.variant, a, parts, tiles, !plan.general);
+      launch_clusters(kernel, config, plan.cluster, plan.variant, a, parts, grid, !plan.general);
   return status.ok() && parts.count > 1 ? join_parts(a, parts) : status;
 }
 

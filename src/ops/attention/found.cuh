@@ -41,18 +41,17 @@ struct Found {
   }
 };
 
-// Four columns of a row, of all who found something of it: always in the same order, whoever was done first. The loads of
-// eight are under way together.
-template <class Of>
-__device__ inline FoundFour join_found(int finders, Of&& of, int row, int column) {
-  constexpr int kTogether = 8;
+// Four columns of a row, of all who found something of it, four(i) each: always in the same order, whoever was done
+// first. The loads of so many are under way together.
+template <int kTogether, class FourOf>
+__device__ inline FoundFour join_found(int finders, FourOf&& four) {
   FoundFour all{identity<float>(), {0, 0, 0, 0}};
 #pragma unroll 1
   for (int begin = 0; begin < finders; begin += kTogether) {
     FoundFour some[kTogether];
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
-      some[i] = of(min(begin + i, finders - 1)).four(row, column);
+      some[i] = four(min(begin + i, finders - 1));
     }
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -60,6 +59,19 @@ __device__ inline FoundFour join_found(int finders, Of&& of, int row, int column
     }
   }
   return all;
+}
+
+// To o at an offset, as the mean of everything: `all` has seen what was found, and perhaps a sink.
+__device__ inline void write_mean(const AttentionArgs& a, std::int64_t at, const FoundFour& found,
+                                  const State<float>& all) {
+  const Four o = found.sum * factor(all, found.state.m);
+  with_type_for<float>(a.o.dtype, [&]<class Stored>(Type<Stored>) {
+    Stored* const to = static_cast<Stored*>(a.o.data) + at;
+    to[0] = store_as<Stored>(o.x);
+    to[1] = store_as<Stored>(o.y);
+    to[2] = store_as<Stored>(o.z);
+    to[3] = store_as<Stored>(o.w);
+  });
 }
 
 // Four columns of a row to o, with its lse, or to where the parts of the row meet.
@@ -76,12 +88,7 @@ __device__ inline void put(const PackedRows& rows, const Parts& parts, int part,
     return;
   }
   const State<float> all = with_sink(a, found.state, head);
-  const Four o = found.sum * factor(all, found.state.m);
-  const std::int64_t at = a.o.offset(rows.b, head, query) + column;
-  write(a.o.data, a.o.dtype, at, o.x);
-  write(a.o.data, a.o.dtype, at + 1, o.y);
-  write(a.o.data, a.o.dtype, at + 2, o.z);
-  write(a.o.data, a.o.dtype, at + 3, o.w);
+  write_mean(a, a.o.offset(rows.b, head, query) + column, found, all);
   if (column == 0) write_lse(rows, row, all);
 }
 

@@ -65,9 +65,10 @@ struct Params {
   attention_tiles::Schedule schedule;
   attention_tiles::Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
   Places q_offsets, kv_offsets, lengths;
-  int batch, heads, sharing;  // heads that share one of k and v
-  bool packed;                // queries of all sequences in one row of tokens
-  bool plain;                 // z = s · scale, and scale > 0
+  int batch;
+  Divisor heads, sharing;  // of q, and those that share one of k and v
+  bool packed;             // queries of all sequences in one row of tokens
+  bool plain;              // z = s · scale, and scale > 0
   float scale;
   Cap cap;  // where not
   Heads o, lse, sinks;

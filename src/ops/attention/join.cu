@@ -3,10 +3,11 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "core/dependent.cuh"
-#include "core/state.hpp"
-#include "merge/block.cuh"
-#include "ops/attention/logit.hpp"
+#include "core/divisor.hpp"
+#include "ops/attention/found.cuh"
 #include "ops/attention/parts.hpp"
 #include "runtime/launch.hpp"
 
@@ -14,67 +15,51 @@ namespace onepass::ops::attention {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kMostGroups = 8;
 
-// The token of q that a row's number stands for.
-struct Token {
-  std::int64_t batch, head, query;
+// Threads in groups of as many as a row has fours: each group joins every so-manieth part, and the first all groups.
+struct Grid {
+  Divisor queries, heads;  // of a row's number
+  Divisor fours, groups;
+
+  explicit Grid(const AttentionArgs& a)
+      : queries(static_cast<int>(a.queries)),
+        heads(static_cast<int>(a.heads)),
+        fours(a.dim / 4),
+        groups(std::min(kThreads / fours, kMostGroups)) {}
 };
 
-__device__ inline Token token_of(const AttentionArgs& a, std::int64_t row) {
-  return {row / a.queries / a.heads, row / a.queries % a.heads, row % a.queries};
-}
-
-__device__ inline void add(float4& sum, const float4& more, float by) {
-  sum.x += by * more.x;
-  sum.y += by * more.y;
-  sum.z += by * more.z;
-  sum.w += by * more.w;
-}
-
-// Threads in groups of as many as a row has fours: each group sums every so-manieth part.
 __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ AttentionArgs a,
-                                                 const Parts parts) {
-  __shared__ BlockFold<Merge<float>>::Scratch scratch;
-  __shared__ float4 sums[kThreads];
+                                                 const Parts parts, const Grid grid) {
+  __shared__ FoundFour of_groups[kThreads];
   const auto thread = static_cast<int>(threadIdx.x);
-  const std::int64_t row = blockIdx.x;
-  const Token token = token_of(a, row);
+  const auto row = static_cast<int>(blockIdx.x);
+  const int query = row % grid.queries;
+  const int head = row / grid.queries % grid.heads;
+  const int batch = row / grid.queries / grid.heads;
+  const int group = thread / grid.fours;
+  const int column = thread % grid.fours * 4;
+  const bool any = !a.q_offsets || query < a.q_offsets[a.batch];  // else of no sequence
   await_previous();
-  if (a.q_offsets && token.query >= a.q_offsets[a.batch]) return;  // of no sequence
+  if (!any) return;
 
-  State<float> mine = identity<float>();
-  for (int i = thread; i < parts.count; i += kThreads) {
-    const float lse = parts.lse[parts.place(i, row)];
-    mine = merge(mine, leaf(lse));
+  const auto of_part = [&](int part) {
+    const std::int64_t place = parts.place(part, row);
+    return leaf(parts.lse[place],
+                *reinterpret_cast<const Four*>(parts.means + place * a.dim + column));
+  };
+  if (group < grid.groups) {
+    const int own = (parts.count - group + grid.groups - 1) / grid.groups;
+    of_groups[thread] = join_found<4>(own, [&](int i) { return of_part(group + i * grid.groups); });
   }
-  const State<float> keys = BlockFold<Merge<float>>(scratch).all(mine);
-  const State<float> all = a.sinks ? merge(keys, first_state(a, token.head)) : keys;
-
-  const int fours = a.dim / 4;
-  const int groups = kThreads / fours;
-  const int group = thread / fours;
-  const int column = thread % fours;
-  float4 sum{0, 0, 0, 0};
-#pragma unroll 8
-  for (int i = group; i < parts.count && group < groups; i += groups) {
-    const std::int64_t place = parts.place(i, row);
-    const float lse = parts.lse[place];
-    const float4 mean = reinterpret_cast<const float4*>(parts.means + place * a.dim)[column];
-    if (lse != minus_infinity<float>()) add(sum, mean, weight(all, lse));  // else it saw nothing
-  }
-  sums[thread] = sum;
   __syncthreads();
-  if (group == 0) {
-    for (int g = 1; g < groups; ++g) add(sum, sums[g * fours + column], 1);
-    const std::int64_t at = a.o.offset(token.batch, token.head, token.query) + 4 * column;
-    write(a.o.data, a.o.dtype, at, sum.x);
-    write(a.o.data, a.o.dtype, at + 1, sum.y);
-    write(a.o.data, a.o.dtype, at + 2, sum.z);
-    write(a.o.data, a.o.dtype, at + 3, sum.w);
-  }
+  if (group != 0) return;
+  const FoundFour found = join_found<kMostGroups>(
+      grid.groups, [&](int i) { return of_groups[i * grid.fours + thread]; });
+  const State<float> all = with_sink(a, found.state, head);
+  write_mean(a, a.o.offset(batch, head, query) + column, found, all);
   if (a.lse && thread == 0) {
-    write(a.lse.data, a.lse.dtype, a.lse.offset(token.batch, token.head, token.query),
-          logsumexp(all));
+    write(a.lse.data, a.lse.dtype, a.lse.offset(batch, head, query), logsumexp(all));
   }
 }
 
@@ -104,7 +89,7 @@ Status join_parts(const AttentionArgs& a, const Parts& parts) {
   config.stream = static_cast<cudaStream_t>(a.stream);
   config.attrs = &attribute;
   config.numAttrs = has_early_launches() ? 1 : 0;
-  cudaLaunchKernelEx(&config, join, a, parts);
+  cudaLaunchKernelEx(&config, join, a, parts, Grid(a));
   return launch_status("join");
 }
 

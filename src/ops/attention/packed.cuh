@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/divisor.hpp"
 #include "core/mma.cuh"
 #include "dispatch/attention_tiles.hpp"
 #include "ops/attention/args.hpp"
@@ -15,20 +16,27 @@
 
 namespace onepass::ops::attention {
 
+// Heads of q that share one of k and v.
+inline Divisor sharing_of(const AttentionArgs& a) {
+  return Divisor(static_cast<int>(a.heads / a.kv_heads));
+}
+
 struct PackedRows {
   const AttentionArgs& a;
   Sequence s;
   attention_tiles::Sight sight;
   std::int64_t b;
-  int kv_head, sharing;
+  int kv_head;
+  Divisor sharing;
 
-  __device__ PackedRows(const AttentionArgs& args, std::int64_t batch, int head)
+  __device__ PackedRows(const AttentionArgs& args, const Divisor& heads, std::int64_t batch,
+                        int head)
       : a(args),
         s(sequence_of(args, batch)),
         sight(sight_of(args, s)),
         b(batch),
         kv_head(head),
-        sharing(static_cast<int>(args.heads / args.kv_heads)) {}
+        sharing(heads) {}
 
   __device__ int count() const { return sight.queries * sharing; }
   __device__ int query(int row) const { return row / sharing; }
@@ -124,14 +132,11 @@ template <class Stored, int Columns, int Rows, int Threads>
 __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
                                     bool aligned) {
   const auto* q = static_cast<const Stored*>(rows.a.q.data);
-  const bool shared = rows.sharing > 1;  // else there is nothing to divide, which is slow
   CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
     row += first;
     const bool there = row < rows.count() && 8 * chunk < rows.a.dim;
-    const int query = shared ? rows.query(row) : row;
-    const int head = shared ? rows.head(row) : rows.kv_head;
-    const std::int64_t at =
-        there ? rows.a.q.offset(rows.b, head, rows.s.q_first + query) + 8 * chunk : 0;
+    const std::int64_t query = rows.s.q_first + rows.query(row);
+    const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(row), query) + 8 * chunk : 0;
     fetch16(mma::Swizzled<Columns>::at(tile, row - first, chunk), q + at, there, aligned);
   });
 }

@@ -1,0 +1,36 @@
+// Division by a number that the host knows: on a GPU a division is some twenty instructions, each waiting for the one
+// before, and what stands before a kernel's first load is waited for by everybody. This is a multiplication and a shift.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "core/annotate.hpp"
+
+namespace onepass {
+
+// Of numbers from 0 to 2^31 − 1, by numbers from 1 to that. With 2^s the first power of two that is not less than the
+// divisor, n / by is n · ⌈2^(31 + s) / by⌉ / 2^(31 + s) rounded down: what the rounding up adds is less than n / 2^31 / by.
+class Divisor {
+ public:
+  constexpr Divisor() = default;
+  constexpr explicit Divisor(int by)
+      : by_(by),
+        shift_(static_cast<int>(std::bit_width(static_cast<unsigned>(by) - 1))),
+        multiplier_(static_cast<unsigned>(((std::uint64_t{1} << (31 + shift_)) + by - 1) / by)) {}
+
+  ONEPASS_HD constexpr operator int() const { return by_; }
+
+  ONEPASS_HD friend constexpr int operator/(int n, const Divisor& d) {
+    const std::uint64_t product = std::uint64_t{2 * static_cast<unsigned>(n)} * d.multiplier_;
+    return static_cast<int>(static_cast<unsigned>(product >> 32) >> d.shift_);
+  }
+  ONEPASS_HD friend constexpr int operator%(int n, const Divisor& d) { return n - n / d * d.by_; }
+
+ private:
+  int by_ = 1;
+  int shift_ = 0;
+  unsigned multiplier_ = 1U << 31;
+};
+
+}  // namespace onepass
