@@ -145,12 +145,17 @@ inline Plan mma(const Problem& p, const Machine& m) {
   return flash_plan(p, m, flash_rows(dims), threads, 1, threads == 256 ? 1 : 2);
 }
 
-// Two blocks an SM, of as many warps as fit.
+inline constexpr int kSchedulers = 4;  // of an SM
 inline constexpr int kMostTeams = 6;
 
+// A warp for each scheduler. Keys in pages have to be looked up before they can be asked for: more warps are wanted then,
+// two blocks of as many as fit, where there are blocks enough.
 inline Plan decode(const Problem& p, const Machine& m) {
-  const int own = flash_bytes(flash_dims(p.attention.dim), kFewRows);
-  const int teams = std::clamp((m.gpu.block_shared / 2 - 1024) / own, 1, kMostTeams);
+  const AttentionFacts& a = p.attention;
+  const int own = flash_bytes(flash_dims(a.dim), kFewRows);
+  const bool looks_up = a.page > 0 && row_tiles(a, kFewRows) > m.gpu.processors;
+  const int teams = looks_up ? std::clamp((m.gpu.block_shared / 2 - 1024) / own, 1, kMostTeams)
+                             : std::clamp((m.gpu.block_shared - 1024) / own, 1, kSchedulers);
   return flash_plan(p, m, kFewRows, 32, teams, 12);
 }
 

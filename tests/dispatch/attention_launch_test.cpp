@@ -161,6 +161,20 @@ TEST(AttentionLaunchTest, PairsOfADiagonalAreBalanced) {
   }
 }
 
+TEST(AttentionLaunchTest, DecodeHasAWarpForEachScheduler) {
+  const auto warps = [](Problem p, std::int64_t page = 0) {
+    p.attention.page = page;
+    return choose(p, h200()).threads / 32;
+  };
+  EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 64)), 4);
+  EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 128)), 4);
+  EXPECT_EQ(warps(attention_problem(32, 32, 8, 1, 8192, 128)), 4);
+  EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 256)), 3);  // shared memory has no room
+  EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 128), 16), 4);
+  EXPECT_EQ(warps(attention_problem(32, 32, 8, 1, 8192, 128), 16), 3);  // twice
+  EXPECT_EQ(warps(attention_problem(32, 32, 8, 1, 8192, 64), 16), 6);
+}
+
 TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "hopper");

@@ -100,23 +100,42 @@ constexpr int groups_at_once(int rows) {
   return kTakesAny<Row> ? 2 : rows > 1 || sizeof(typename Row::Held) > kPackBytes ? 4 : 5;
 }
 
-// 2^lanes_log lanes a row, R rows a group of lanes. Rows that are on their way together lie side by side.
+// Neighbouring lanes that share rows, R of them in turn. Rows that are on their way together lie side by side. A group past
+// the last row goes along, for the warp's shuffles, with the last row again. Rows are counted with 31 bits
+// (gpu_rows::kMostBlockRows).
+template <int R>
+class Group {
+ public:
+  __device__ Group(int lanes_log, std::int64_t rows)
+      : lanes_(1 << lanes_log), groups_(kWarp >> lanes_log), rows_(static_cast<int>(rows)) {
+    const auto thread = static_cast<int>(threadIdx.x);
+    const auto warp = static_cast<int>(blockIdx.x * (blockDim.x / kWarp)) + thread / kWarp;
+    lane_ = thread & (lanes_ - 1);
+    first_ = warp * (groups_ * R) + (thread % kWarp >> lanes_log);
+  }
+
+  __device__ int lanes() const { return lanes_; }
+  __device__ int lane() const { return lane_; }
+  __device__ bool has(int turn) const { return first_ + turn * groups_ < rows_; }
+  __device__ int row(int turn) const { return min(first_ + turn * groups_, rows_ - 1); }
+
+ private:
+  int lanes_, groups_;  // of a warp
+  int rows_;
+  int lane_, first_;
+};
+
+// 2^lanes_log lanes a row, R rows a group of them.
 template <class Row, int P, int R>
 __global__ __launch_bounds__(gpu_rows::kGroupThreads,
                              groups_at_once<Row>(R)) void group_rows(const __grid_constant__
                                                                      typename Row::Args args,
                                                                      int lanes_log) {
   using Join = typename Row::Join;
-  const int lanes = 1 << lanes_log;
-  const int groups = kWarp >> lanes_log;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int lane = thread & (lanes - 1);
-  const std::int64_t warp = (blockIdx.x * std::int64_t{blockDim.x} + thread) / kWarp;
-  const std::int64_t first = args.first_row + warp * (groups * R) + (thread % kWarp >> lanes_log);
-  // A group past the last row goes along, for the warp's shuffles, and writes nothing.
-  const auto row_of_turn = [&](int r) {
-    return Row(args, min(first + r * groups, args.end_row - 1));
-  };
+  const Group<R> group(lanes_log, args.end_row - args.first_row);
+  const int lanes = group.lanes();
+  const int lane = group.lane();
+  const auto row_of_turn = [&](int r) { return Row(args, args.first_row + group.row(r)); };
   typename Row::Held held[R][P];
   typename Row::Edge edge[R];
   typename Row::Partial total[R];
@@ -135,7 +154,7 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
   group_fold(total, Join(), lanes);
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    if (first + r * groups >= args.end_row) return;
+    if (!group.has(r)) return;
     const Row row = row_of_turn(r);
     if (row.writes()) {
       const typename Row::Scale scale = row.scale(total[r]);

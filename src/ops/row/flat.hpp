@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/row/args.hpp"
+#include "ops/row/packs.hpp"
 
 namespace onepass {
 
@@ -48,6 +49,14 @@ inline FlatArgs flat(const RowArgs& args) {
           .dloss_scale = static_cast<float>(args.dloss_scale),
           .mean_scale = args.mean_scale,
           .row_losses = args.row_losses};
+}
+
+// Whether an operand's rows begin and end with a pack, and lie at one distance from each other.
+inline bool in_packs(const RowSpace& space, const Operand& operand) {
+  const int lanes = pack_lanes(operand.dtype);
+  return space.rank <= 1 && operand.col_stride == 1 && space.cols % lanes == 0 &&
+         (space.rows == 1 || operand.row_strides[0] % lanes == 0) &&
+         reinterpret_cast<std::uintptr_t>(operand.data) % kPackBytes == 0;
 }
 
 // What a Row asks of its arguments, whichever they are.

@@ -10,11 +10,26 @@
 #include "ops/row/launch.cuh"
 #include "ops/softmax/forward.cuh"
 #include "ops/softmax/variants.hpp"
+#include "ops/softmax/whole.cuh"
 
 namespace onepass::ops::softmax {
 
+namespace {
+
+Status run_whole(const RowArgs& args, const Plan& plan) {
+  return with_whole_row(args, [&]<class Row>(Type<Row>) {
+    const cudaLaunchConfig_t config = config_of(plan, args);
+    const auto kernel = plan.packs == 2 ? whole_groups<Row, 2, 2> : whole_groups<Row, 4, 1>;
+    cudaLaunchKernelEx(&config, kernel, flat(args),
+                       std::countr_zero(static_cast<unsigned>(plan.row_threads)));
+    return launch_status(plan.variant);
+  });
+}
+
+}  // namespace
+
 Status gpu_group(const RowArgs& args, const Plan& plan) {
-  return run_group<ForwardRows>(args, plan);
+  return is_whole(args, plan) ? run_whole(args, plan) : run_group<ForwardRows>(args, plan);
 }
 
 }  // namespace onepass::ops::softmax

@@ -12,11 +12,27 @@
 #include "ops/row/launch.cuh"
 #include "ops/softmax/forward.cuh"
 #include "ops/softmax/variants.hpp"
+#include "ops/softmax/whole.cuh"
 
 namespace onepass::ops::softmax {
 
+namespace {
+
+Status run_whole(const RowArgs& args, const Plan& plan) {
+  return with_whole_row(args, [&]<class Row>(Type<Row>) {
+    const cudaLaunchConfig_t config = config_of(plan, args);
+    const auto kernel = plan.packs == 2   ? whole_blocks<Row, 2>
+                        : plan.packs == 4 ? whole_blocks<Row, 4>
+                                          : whole_blocks<Row, 8>;
+    cudaLaunchKernelEx(&config, kernel, flat(args));
+    return launch_status(plan.variant);
+  });
+}
+
+}  // namespace
+
 Status gpu_block(const RowArgs& args, const Plan& plan) {
-  return run_block<ForwardRows>(args, plan);
+  return is_whole(args, plan) ? run_whole(args, plan) : run_block<ForwardRows>(args, plan);
 }
 
 }  // namespace onepass::ops::softmax

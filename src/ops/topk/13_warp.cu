@@ -113,7 +113,8 @@ Status run_warp(const RowArgs& args, const Plan& plan) {
 
 Status gpu_warp(const RowArgs& args, const Plan& plan) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return in_packs(args) ? run_warp<In, FlatPlace>(args, plan) : run_warp<In, Operand>(args, plan);
+    return in_packs(args.space, args.logits.x) ? run_warp<In, FlatPlace>(args, plan)
+                                               : run_warp<In, Operand>(args, plan);
   });
 }
 

@@ -114,7 +114,8 @@ Status run_gate(const RowArgs& args, const Plan& plan) {
 
 Status gpu_gate(const RowArgs& args, const Plan& plan) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return in_packs(args) ? run_gate<In, FlatPlace>(args, plan) : run_gate<In, Operand>(args, plan);
+    return in_packs(args.space, args.logits.x) ? run_gate<In, FlatPlace>(args, plan)
+                                               : run_gate<In, Operand>(args, plan);
   });
 }
 

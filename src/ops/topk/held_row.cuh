@@ -233,15 +233,6 @@ class HeldRow {
   int lane_, cols_;
 };
 
-// The usual call: rows at one distance from each other, in whole packs.
-inline bool in_packs(const RowArgs& args) {
-  const Operand& x = args.logits.x;
-  const int lanes = pack_lanes(x.dtype);
-  return args.space.rank <= 1 && x.col_stride == 1 && args.space.cols % lanes == 0 &&
-         (args.space.rows == 1 || x.row_strides[0] % lanes == 0) &&
-         reinterpret_cast<std::uintptr_t>(x.data) % kPackBytes == 0;
-}
-
 // Calls body.operator()<Lanes, N>() with what a plan has for rows of `cols`.
 template <class Body>
 Status with_held(int lanes, std::int64_t cols, Body body) {
