@@ -11,6 +11,7 @@
 #include "cli/attention.hpp"
 #include "cli/files.hpp"
 #include "cli/guarded.hpp"
+#include "ops/row/packs.hpp"
 #include "ops/topk/pieces.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
@@ -361,12 +362,20 @@ Problem problem_of(const Case& c) {
     p.even_rows = p.even_rows && (stride < 0 || strides[i] == stride);
     stride = strides[i] * c.shape[i];
   }
-  const auto width = static_cast<std::int64_t>(size_of(c.in));
-  p.aligned_rows = c.offset * width % 16 == 0;
-  for (std::size_t i = 0; i < c.shape.size(); ++i) {
-    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
-    p.aligned_rows = p.aligned_rows && strides[i] * width % 16 == 0;
-  }
+  const auto aligned = [&](DType dtype, std::int64_t offset) {
+    const auto width = static_cast<std::int64_t>(size_of(dtype));
+    bool all = offset * width % kPackBytes == 0;
+    for (std::size_t i = 0; i < c.shape.size(); ++i) {
+      if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
+      all = all && strides[i] * width % kPackBytes == 0;
+    }
+    return all;
+  };
+  p.aligned_rows = aligned(c.in, c.offset);
+  p.packed_rows = (c.op == Op::softmax || c.op == Op::log_softmax) && p.even_rows &&
+                  p.unit_stride && p.cols % pack_lanes(c.in) == 0 &&
+                  p.cols % pack_lanes(c.out) == 0 && p.aligned_rows &&
+                  aligned(c.out, c.out_offset >= 0 ? c.out_offset : c.offset);
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean && c.smoothing == 0;
   p.only_scaled = c.scale > 0 && std::isfinite(c.scale) && c.softcap == 0 && !c.scale_rows &&

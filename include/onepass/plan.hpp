@@ -24,6 +24,7 @@ struct Plan {
   int chunk = 0;                  // on a GPU: packs that a block has of a row
   std::int64_t keys = 0;          // of attention: keys a part where they are cut; 0: not
   int cluster = 1;                // of attention: blocks that share the keys of a part
+  bool whole = false;             // on a GPU: kernels for rows of whole packs
   bool general = false;           // on a GPU: options or dtypes that no kernel is compiled for
 
   bool operator==(const Plan&) const = default;

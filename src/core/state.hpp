@@ -95,7 +95,7 @@ ONEPASS_HD inline Weighted<T, Payload> leaf(T x, Payload value) {
 template <class T, class Payload>
 ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
                                              const Weighted<T, Payload>& b) {
-  const bool ordered = a.state.m > b.state.m;
+  const bool ordered = a.state.m > b.state.m || a.state.m != a.state.m;
   const Weighted<T, Payload> high = ordered ? a : b;  // not by reference: on a GPU that is memory
   const Weighted<T, Payload> low = ordered ? b : a;
   const T by = rescale(high.state.m, low.state.m);

@@ -106,7 +106,7 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
   Plan plan{.threads = threads * teams, .general = !a.aligned};
   const int own = flash_bytes(dims, rows);
   plan.shared_bytes = static_cast<std::size_t>(own * teams);
-  const std::int64_t columns = ceil_div(a.dim, dims.columns);
+  const int columns = dims.dim / dims.columns;
   const std::int64_t blocks = row_tiles(a, rows) * columns;
   const std::int64_t an_sm = std::clamp<std::int64_t>(
       m.gpu.block_shared / static_cast<std::int64_t>(plan.shared_bytes + 1024), 1, most_blocks);
@@ -153,7 +153,8 @@ inline constexpr int kMostTeams = 6;
 inline Plan decode(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   const int own = flash_bytes(flash_dims(a.dim), kFewRows);
-  const bool looks_up = a.page > 0 && row_tiles(a, kFewRows) > m.gpu.processors;
+  const bool looks_up =
+      a.page > 0 && (p.batch_invariant || row_tiles(a, kFewRows) > m.gpu.processors);
   const int teams = looks_up ? std::clamp((m.gpu.block_shared / 2 - 1024) / own, 1, kMostTeams)
                              : std::clamp((m.gpu.block_shared - 1024) / own, 1, kSchedulers);
   return flash_plan(p, m, kFewRows, 32, teams, 12);

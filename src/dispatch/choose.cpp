@@ -139,7 +139,9 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
   add_loss_scratch(p, plan);
   say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
       " packs of 16 bytes, for ", m.gpu.processors, " processors",
-      plan.general ? "; options or dtypes that have no kernel of their own" : "");
+      plan.general ? "; options or dtypes that have no kernel of their own"
+      : plan.whole ? "; all of them whole, for which there are shorter kernels"
+                   : "");
   say(reasons, tuned ? "measured: the quickest at the nearest point of the tuning table"
                      : "derived from the machine's limits: no measured point is near");
   if (p.batch_invariant) say(reasons, "chosen by the columns alone: batch_invariant");
@@ -229,6 +231,7 @@ std::string to_string(const Plan& plan) {
   if (plan.row_threads > 0) text << " row_threads=" << plan.row_threads;
   if (plan.keys > 0) text << " keys=" << plan.keys;
   if (plan.cluster > 1) text << " cluster=" << plan.cluster;
+  if (plan.whole) text << " whole";
   if (plan.general) text << " general";
   return text.str();
 }

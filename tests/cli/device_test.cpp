@@ -48,6 +48,7 @@ TEST(DeviceTest, RowsThatBeginAtABoundary) {
     RowArgs args;
     EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
     EXPECT_EQ(describe(args).aligned_rows, problem_of(c).aligned_rows) << text;
+    EXPECT_EQ(describe(args).packed_rows, problem_of(c).packed_rows) << text;
     return describe(args).aligned_rows;
   };
   EXPECT_TRUE(aligned("softmax 5x8 f32"));
@@ -60,6 +61,27 @@ TEST(DeviceTest, RowsThatBeginAtABoundary) {
   EXPECT_FALSE(aligned("softmax 5x8 f32 offset=1"));
   EXPECT_FALSE(aligned("softmax 1x8 bf16 offset=4"));
   EXPECT_FALSE(aligned("softmax 3x8 f32 pad=1"));
+}
+
+TEST(DeviceTest, RowsThatBeginAndEndAtOne) {
+  const auto packed = [](const char* text) {
+    Case c;
+    EXPECT_TRUE(parse_case(text, c).ok());
+    Call call;
+    EXPECT_TRUE(call.make(c).ok());
+    RowArgs args;
+    EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
+    EXPECT_EQ(describe(args).packed_rows, problem_of(c).packed_rows) << text;
+    return describe(args).packed_rows;
+  };
+  EXPECT_TRUE(packed("softmax 5x8 f32"));
+  EXPECT_TRUE(packed("log_softmax 2x3x16 bf16 pad=8"));
+  EXPECT_TRUE(packed("softmax 5x16 f16:f32"));
+  EXPECT_FALSE(packed("softmax 5x12 f16:f32"));
+  EXPECT_FALSE(packed("softmax 5x10 f32 pad=2"));
+  EXPECT_FALSE(packed("softmax 5x8 f32 offset=0 out_offset=1"));
+  EXPECT_FALSE(packed("softmax 5x8 f32 offset=1 out_offset=0"));
+  EXPECT_FALSE(packed("softmax 5x8x3 f32 axis=1"));
 }
 
 TEST(DeviceTest, WithoutAGpuTheErrorSaysSo) {

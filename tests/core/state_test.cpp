@@ -379,6 +379,14 @@ TYPED_TEST(StateTest, WeightedMeanOfNothingIsZero) {
   EXPECT_EQ(mean(merge(leaf(T(2), T(5)), none)), T(5));
 }
 
+TYPED_TEST(StateTest, WeightedANanComesBeforeAnInfinityOnEitherSide) {
+  using T = TypeParam;
+  const Weighted<T, T> nan{{kNan<T>, T(1)}, T(1)};
+  const Weighted<T, T> infinite = leaf(kInf<T>, T(1));
+  EXPECT_TRUE(std::isnan(logsumexp(merge(nan, infinite).state)));
+  EXPECT_TRUE(std::isnan(logsumexp(merge(infinite, nan).state)));
+}
+
 TYPED_TEST(StateTest, WeightedMeanKeepsANan) {
   using T = TypeParam;
   const Weighted<T, T> nan = leaf(kNan<T>, T(1));

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "dispatch/attention_launch.hpp"
@@ -255,15 +257,18 @@ TEST(AttentionLaunchTest, TeamsFitASmallSm) {
 
 TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
   for (const std::int64_t queries : {1, 64, 1024}) {
-    std::map<std::pair<std::string, std::int64_t>, int> plans;
-    for (const std::int64_t batch : {1, 3, 200}) {
-      Problem p = attention_problem(batch, 8, 2, queries, 3000, 64);
-      p.batch_invariant = true;
-      const Plan plan = choose(p, h200());
-      EXPECT_EQ(plan.cluster, 1);
-      ++plans[{std::string(plan.variant), plan.keys}];
+    for (const std::int64_t page : {0, 16}) {
+      std::set<std::tuple<std::string, std::int64_t, int>> plans;
+      for (const std::int64_t batch : {1, 3, 200}) {
+        Problem p = attention_problem(batch, 8, 2, queries, 3000, 64);
+        p.attention.page = page;
+        p.batch_invariant = true;
+        const Plan plan = choose(p, h200());
+        EXPECT_EQ(plan.cluster, 1);
+        plans.emplace(plan.variant, plan.keys, plan.threads);
+      }
+      EXPECT_EQ(plans.size(), 1U) << queries << " " << page;
     }
-    EXPECT_EQ(plans.size(), 1U) << queries;
   }
 }
 

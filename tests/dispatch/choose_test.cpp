@@ -443,5 +443,33 @@ TEST(ChooseTest, OpsThatChoose) {
   EXPECT_EQ(choose({.op = Op::gate, .rows = 1, .cols = 1 << 20, .k = 8}, m).variant, "cpu_row");
 }
 
+// Rows of whole packs have kernels of their own, but not where clusters of 16 bits come in rounds, nor where a row's bits
+// shall not depend on how the others lie.
+TEST(ChooseTest, RowsOfWholePacks) {
+  const Machine h200 = *find_machine("h200");
+  const auto whole = [&](Problem p) { return choose(p, h200).whole; };
+  const auto rows = [](std::int64_t count, std::int64_t cols, DType dtype) {
+    return Problem{.rows = count,
+                   .cols = cols,
+                   .in = dtype,
+                   .out = dtype,
+                   .aligned_rows = true,
+                   .packed_rows = true};
+  };
+  EXPECT_TRUE(whole(rows(4096, 256, DType::f32)));
+  EXPECT_TRUE(whole(rows(4096, 2048, DType::f16)));
+  EXPECT_TRUE(whole(rows(1, 128256, DType::f16)));
+  EXPECT_TRUE(whole(rows(64, 128256, DType::f32)));
+  EXPECT_FALSE(whole(rows(64, 128256, DType::f16)));  // 1024 blocks of 256 threads
+  Problem p = rows(4096, 256, DType::f32);
+  p.packed_rows = false;
+  EXPECT_FALSE(whole(p));
+  p.packed_rows = p.batch_invariant = true;
+  EXPECT_FALSE(whole(p));
+  p.batch_invariant = false;
+  p.plain = false;
+  EXPECT_FALSE(whole(p));
+}
+
 }  // namespace
 }  // namespace onepass

@@ -17,7 +17,7 @@ template <int Dim, int Columns, int Warps, int RowTiles>
 struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
-  static constexpr int kColumnParts = Dim / Columns;  // whatever the dim: smaller ones have kernels
+  static constexpr int kColumnParts = Dim / Columns;  // dims up to half have kernels of their own
   static constexpr int kThreads = Warps * 32;         // a team
   static constexpr bool kAlone = Warps == 1;
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;

@@ -43,18 +43,18 @@ struct Found {
 
 // Four columns of a row, of all who found something of it, four(i) each: always in the same order, whoever was done
 // first. The loads of so many are under way together.
-template <int kTogether, class FourOf>
+template <int Together, class FourOf>
 __device__ inline FoundFour join_found(int finders, FourOf&& four) {
   FoundFour all{identity<float>(), {0, 0, 0, 0}};
 #pragma unroll 1
-  for (int begin = 0; begin < finders; begin += kTogether) {
-    FoundFour some[kTogether];
+  for (int begin = 0; begin < finders; begin += Together) {
+    FoundFour some[Together];
 #pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
+    for (int i = 0; i < Together; ++i) {
       some[i] = four(min(begin + i, finders - 1));
     }
 #pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
+    for (int i = 0; i < Together; ++i) {
       if (begin + i < finders) all = merge(all, some[i]);
     }
   }

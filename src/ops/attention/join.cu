@@ -1,5 +1,4 @@
-// What the parts of the keys found of a row, as one: a block a row. Always in the order of the parts, whoever was
-// done first.
+// What the parts of the keys found of a row, as one: a block a row. Always in the same order, whoever was done first.
 
 #include <cuda_runtime.h>
 
@@ -18,11 +17,11 @@ constexpr int kThreads = 256;
 constexpr int kMostGroups = 8;
 
 // Threads in groups of as many as a row has fours: each group joins every so-manieth part, and the first all groups.
-struct Grid {
+struct JoinPlaces {
   Divisor queries, heads;  // of a row's number
   Divisor fours, groups;
 
-  explicit Grid(const AttentionArgs& a)
+  explicit JoinPlaces(const AttentionArgs& a)
       : queries(static_cast<int>(a.queries)),
         heads(static_cast<int>(a.heads)),
         fours(a.dim / 4),
@@ -30,7 +29,7 @@ struct Grid {
 };
 
 __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ AttentionArgs a,
-                                                 const Parts parts, const Grid grid) {
+                                                 const Parts parts, const JoinPlaces grid) {
   __shared__ FoundFour of_groups[kThreads];
   const auto thread = static_cast<int>(threadIdx.x);
   const auto row = static_cast<int>(blockIdx.x);
@@ -45,8 +44,11 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
 
   const auto of_part = [&](int part) {
     const std::int64_t place = parts.place(part, row);
-    return leaf(parts.lse[place],
-                *reinterpret_cast<const Four*>(parts.means + place * a.dim + column));
+    const float lse = parts.lse[place];
+    const Four mean = *reinterpret_cast<const Four*>(parts.means + place * a.dim + column);
+    // Of a part that saw nothing the mean may be NaN all the same.
+    return lse == minus_infinity<float>() ? FoundFour{identity<float>(), {0, 0, 0, 0}}
+                                          : leaf(lse, mean);
   };
   if (group < grid.groups) {
     const int own = (parts.count - group + grid.groups - 1) / grid.groups;
@@ -89,7 +91,7 @@ Status join_parts(const AttentionArgs& a, const Parts& parts) {
   config.stream = static_cast<cudaStream_t>(a.stream);
   config.attrs = &attribute;
   config.numAttrs = has_early_launches() ? 1 : 0;
-  cudaLaunchKernelEx(&config, join, a, parts, Grid(a));
+  cudaLaunchKernelEx(&config, join, a, parts, JoinPlaces(a));
   return launch_status("join");
 }
 

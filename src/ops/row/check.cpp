@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/row/flat.hpp"
 #include "ops/row/parts.hpp"
 
 namespace onepass {
@@ -176,6 +177,8 @@ Problem describe(const RowArgs& args) {
     const auto step = in.row_strides[i] * static_cast<std::int64_t>(size_of(in.dtype));
     p.aligned_rows = p.aligned_rows && (args.space.extent[i] == 1 || step % 16 == 0);
   }
+  p.packed_rows = (args.op == Op::softmax || args.op == Op::log_softmax) &&
+                  in_packs(args.space, in) && in_packs(args.space, args.out);
   p.plain = z.plain() && args.label_smoothing == 0;
   p.only_scaled = z.only_scaled();
   p.whole_rows = z.whole_rows();

@@ -13,7 +13,6 @@
 #include "ops/softmax/whole.cuh"
 
 namespace onepass::ops::softmax {
-
 namespace {
 
 Status run_whole(const RowArgs& args, const Plan& plan) {
@@ -29,7 +28,7 @@ Status run_whole(const RowArgs& args, const Plan& plan) {
 }  // namespace
 
 Status gpu_group(const RowArgs& args, const Plan& plan) {
-  return is_whole(args, plan) ? run_whole(args, plan) : run_group<ForwardRows>(args, plan);
+  return plan.whole ? run_whole(args, plan) : run_group<ForwardRows>(args, plan);
 }
 
 }  // namespace onepass::ops::softmax

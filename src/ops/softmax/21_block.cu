@@ -15,24 +15,23 @@
 #include "ops/softmax/whole.cuh"
 
 namespace onepass::ops::softmax {
-
 namespace {
 
+template <bool Clusters>
 Status run_whole(const RowArgs& args, const Plan& plan) {
   return with_whole_row(args, [&]<class Row>(Type<Row>) {
-    const cudaLaunchConfig_t config = config_of(plan, args);
-    const auto kernel = plan.packs == 2   ? whole_blocks<Row, 2>
-                        : plan.packs == 4 ? whole_blocks<Row, 4>
-                                          : whole_blocks<Row, 8>;
-    cudaLaunchKernelEx(&config, kernel, flat(args));
-    return launch_status(plan.variant);
+    const auto kernel = plan.packs == 2   ? whole_blocks<Row, 2, Clusters>
+                        : plan.packs == 4 ? whole_blocks<Row, 4, Clusters>
+                                          : whole_blocks<Row, 8, Clusters>;
+    return launch_row_clusters(kernel, args, plan, plan.chunk);
   });
 }
 
 }  // namespace
 
 Status gpu_block(const RowArgs& args, const Plan& plan) {
-  return is_whole(args, plan) ? run_whole(args, plan) : run_block<ForwardRows>(args, plan);
+  if (!plan.whole) return run_block<ForwardRows>(args, plan);
+  return plan.split > 1 ? run_whole<true>(args, plan) : run_whole<false>(args, plan);
 }
 
 }  // namespace onepass::ops::softmax

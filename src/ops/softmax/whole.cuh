@@ -1,9 +1,9 @@
 // softmax and log_softmax of rows that begin and end with a pack, as most do: no edges, one op compiled in, and one
 // exponential an element. Rows of a few thousand elements take as long as their instructions; without the rest they take
-// as long as a copy.
+// as long as a copy. Which calls they take: gpu_rows::takes_whole.
 #pragma once
 
-#include "merge/block.cuh"
+#include "merge/cluster.cuh"
 #include "ops/row/launch.cuh"
 #include "ops/row/logits.cuh"
 
@@ -75,9 +75,8 @@ class WholeRow {
  private:
   // What takes a thread's values to the row's: a factor, or a term. A row of −inf alone has a sum of 0.
   __device__ static float last_step(float m, const Partial& total) {
-    const float d = total.d == 0 ? 1.0F : total.d;
-    if (Logs) return (shift(m) - shift(total.m)) - log(d);
-    return __fdividef(rescale(total.m, m), d);
+    if (!Logs) return factor(total, m);
+    return (shift(m) - shift(total.m)) - (total.d == 0 ? 0 : log(total.d));
   }
 
   __device__ static void put(Pack<Out>* y, int i, const float (&kept)[kLanes], float by) {
@@ -99,7 +98,7 @@ class WholeRow {
 };
 
 // Blocks whose registers a processor is to have room for, where a thread keeps so many floats.
-constexpr int whole_groups_at_once(int kept) { return kept > 32 ? 2 : kept > 16 ? 4 : 5; }
+constexpr int whole_groups_at_once(int kept) { return kept > 16 ? 4 : 5; }
 constexpr int whole_blocks_at_once(int kept) { return kept > 32 ? 1 : kept > 16 ? 2 : 3; }
 
 // 2^lanes_log lanes a row, R rows a group of lanes: what group_rows is to any row.
@@ -137,29 +136,30 @@ __global__ __launch_bounds__(
   }
 }
 
-// A block a row: block_rows.
-template <class Row, int P>
+// A block a row, or a cluster of blocks, each with its chunk of `size` packs: block_rows.
+template <class Row, int P, bool Clusters>
 __global__ __launch_bounds__(
     gpu_rows::kBlockThreads,
-    whole_blocks_at_once(P* Row::kLanes)) void whole_blocks(const __grid_constant__ FlatArgs args) {
-  __shared__ BlockMerge::Scratch scratch;
-  const auto first = static_cast<int>(threadIdx.x);
+    whole_blocks_at_once(P* Row::kLanes)) void whole_blocks(const __grid_constant__ FlatArgs args,
+                                                            int size) {
+  using Fold = std::conditional_t<Clusters, ClusterFold<Merge<float>>, BlockMerge>;
+  __shared__ typename Fold::Scratch scratch;
+  const Fold everybody(scratch);
+  const int rank = Clusters ? cluster::rank() : 0;
+  const Row row(args, args.first_row + (Clusters ? cluster::index() : blockIdx.x));
+  const auto packs = static_cast<int>(args.cols / Row::kLanes);
+  const int begin = min(size * rank, packs);
+  const int end = min(begin + size, packs);
+  const int first = begin + static_cast<int>(threadIdx.x);
   const auto step = static_cast<int>(blockDim.x);
-  const auto end = static_cast<int>(args.cols / Row::kLanes);
-  const Row row(args, args.first_row + blockIdx.x);
   typename Row::Held held[P];
   typename Row::template Kept<P> kept;
   hold_packs(row, first, step, end, held);
-  const State<float> mine = Row::fold(held, live_packs<P>(first / kWarp * kWarp, step, end), kept);
-  const State<float> total = BlockMerge(scratch).all(mine);
+  const int of_warp = first - static_cast<int>(threadIdx.x) % kWarp;
+  const State<float> mine = Row::fold(held, live_packs<P>(of_warp, step, end), kept);
+  const State<float> total = everybody.all(mine);
   row.finish(first, step, end, kept, total);
-  if (first == 0) row.conclude(total);
-}
-
-// Whether these kernels take a call.
-inline bool is_whole(const RowArgs& args, const Plan& plan) {
-  return !plan.general && !plan.looped && plan.split == 1 && args.op != Op::logsumexp &&
-         in_packs(args.space, args.logits.x) && in_packs(args.space, args.out);
+  if (rank == 0 && threadIdx.x == 0) row.conclude(total);
 }
 
 // Calls body(Type<Row>).
