@@ -351,40 +351,35 @@ Problem problem_of(const Case& c) {
   Problem p{.op = c.op, .rows = c.rows(), .cols = c.cols(), .in = c.in, .out = c.out};
   const std::vector<std::int64_t> strides = strides_of(c.shape, {c.pad, c.step, c.offset});
   p.unit_stride = p.cols <= 1 || strides[static_cast<std::size_t>(c.axis_index())] == 1;
-  for (std::size_t i = c.shape.size(); !p.unit_stride && i-- > 0;) {
-    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
-    p.unit_rows = strides[i] == 1;  // the innermost dimension of rows that moves at all
-    break;
-  }
-  std::int64_t stride = -1;  // of the last row dimension, then of it and those inside together
+  std::vector<std::size_t> moving;  // dimensions of rows that move at all, the innermost first
   for (std::size_t i = c.shape.size(); i-- > 0;) {
-    if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
+    if (static_cast<std::int64_t>(i) != c.axis_index() && c.shape[i] != 1) moving.push_back(i);
+  }
+  p.unit_rows = !p.unit_stride && !moving.empty() && strides[moving.front()] == 1;
+  std::int64_t stride = -1;  // of the last row dimension, then of it and those inside together
+  for (const std::size_t i : moving) {
     p.even_rows = p.even_rows && (stride < 0 || strides[i] == stride);
     stride = strides[i] * c.shape[i];
   }
   const auto aligned = [&](DType dtype, std::int64_t offset) {
-    const auto width = static_cast<std::int64_t>(size_of(dtype));
-    bool all = offset * width % kPackBytes == 0;
-    for (std::size_t i = 0; i < c.shape.size(); ++i) {
-      if (static_cast<std::int64_t>(i) == c.axis_index() || c.shape[i] == 1) continue;
-      all = all && strides[i] * width % kPackBytes == 0;
-    }
-    return all;
+    const int lanes = pack_lanes(dtype);
+    return offset % lanes == 0 &&
+           std::ranges::all_of(moving, [&](std::size_t i) { return strides[i] % lanes == 0; });
   };
   p.aligned_rows = aligned(c.in, c.offset);
   p.packed_rows = (c.op == Op::softmax || c.op == Op::log_softmax) && p.even_rows &&
-                  p.unit_stride && p.cols % pack_lanes(c.in) == 0 &&
-                  p.cols % pack_lanes(c.out) == 0 && p.aligned_rows &&
+                  p.unit_stride && p.aligned_rows &&
+                  p.cols % std::max(pack_lanes(c.in), pack_lanes(c.out)) == 0 &&
                   aligned(c.out, c.out_offset >= 0 ? c.out_offset : c.offset);
   p.plain = c.scale == 1 && c.temperature == 1 && c.softcap == 0 && !c.scale_rows &&
             !c.temperature_rows && !c.additive && !c.boolean && c.smoothing == 0;
   p.only_scaled = c.scale > 0 && std::isfinite(c.scale) && c.softcap == 0 && !c.scale_rows &&
                   !c.additive && !c.boolean;
-  const bool on_gpu = c.device == Device::cuda;
   p.gives_loss = c.loss;
   const bool needs_all = c.op == Op::cross_entropy || c.loss;  // all rows' losses, to reduce them
   const bool is_mean = c.op == Op::cross_entropy_backward && c.reduction == Reduction::mean;
-  p.reduced = on_gpu && ((needs_all && c.reduction != Reduction::none) || is_mean);
+  p.reduced =
+      c.device == Device::cuda && ((needs_all && c.reduction != Reduction::none) || is_mean);
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
   p.wants_lse = c.lse || c.target;
   p.weighs = c.values == TopkValues::probability || c.values == TopkValues::renormalized;

@@ -38,19 +38,23 @@ TEST(DeviceTest, RowsAtOneStride) {
   EXPECT_FALSE(even("softmax 2x3x5 f32 axis=1"));
 }
 
+// What an op sees of a problem's tensors, which must be what the problem says without them.
+Problem described(const char* text) {
+  Case c;
+  EXPECT_TRUE(parse_case(text, c).ok());
+  Call call;
+  EXPECT_TRUE(call.make(c).ok());
+  RowArgs args;
+  EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
+  const Problem seen = describe(args);
+  EXPECT_EQ(seen.aligned_rows, problem_of(c).aligned_rows) << text;
+  EXPECT_EQ(seen.packed_rows, problem_of(c).packed_rows) << text;
+  return seen;
+}
+
 // A kernel that believes in a boundary that is not there would leave out the end of the row.
 TEST(DeviceTest, RowsThatBeginAtABoundary) {
-  const auto aligned = [](const char* text) {
-    Case c;
-    EXPECT_TRUE(parse_case(text, c).ok());
-    Call call;
-    EXPECT_TRUE(call.make(c).ok());
-    RowArgs args;
-    EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
-    EXPECT_EQ(describe(args).aligned_rows, problem_of(c).aligned_rows) << text;
-    EXPECT_EQ(describe(args).packed_rows, problem_of(c).packed_rows) << text;
-    return describe(args).aligned_rows;
-  };
+  const auto aligned = [](const char* text) { return described(text).aligned_rows; };
   EXPECT_TRUE(aligned("softmax 5x8 f32"));
   EXPECT_TRUE(aligned("softmax 1x7 f32"));
   EXPECT_TRUE(aligned("softmax 3x8 f16 offset=8"));
@@ -64,16 +68,7 @@ TEST(DeviceTest, RowsThatBeginAtABoundary) {
 }
 
 TEST(DeviceTest, RowsThatBeginAndEndAtOne) {
-  const auto packed = [](const char* text) {
-    Case c;
-    EXPECT_TRUE(parse_case(text, c).ok());
-    Call call;
-    EXPECT_TRUE(call.make(c).ok());
-    RowArgs args;
-    EXPECT_TRUE(check_softmax(c.op, call.in().tensor(), call.out().tensor(), {}, args).ok());
-    EXPECT_EQ(describe(args).packed_rows, problem_of(c).packed_rows) << text;
-    return describe(args).packed_rows;
-  };
+  const auto packed = [](const char* text) { return described(text).packed_rows; };
   EXPECT_TRUE(packed("softmax 5x8 f32"));
   EXPECT_TRUE(packed("log_softmax 2x3x16 bf16 pad=8"));
   EXPECT_TRUE(packed("softmax 5x16 f16:f32"));
