@@ -234,7 +234,9 @@ Status Call::reset() {
   for (GuardedArray* array : written()) {
     if (Status status = array->upload(); !status.ok()) return status;
   }
-  return {};
+  // An op that does not wait for what the stream did last will find its result overwritten.
+  const std::vector<GuardedArray*> outputs = written();
+  return outputs.empty() ? Status{} : outputs.front()->rewrite_late();
 }
 
 Status Call::fetch() {

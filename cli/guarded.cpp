@@ -131,6 +131,12 @@ Status GuardedArray::upload() {
   return gpu::upload(twin_.data(), storage_.data(), storage_.size());
 }
 
+Status GuardedArray::rewrite_late() const {
+  const auto* data = static_cast<const std::byte*>(tensor_.data);
+  const std::ptrdiff_t guard = data - storage_.data();
+  return gpu::rewrite_late(twin_.data() + guard, twin_.size() - static_cast<std::size_t>(guard));
+}
+
 Status GuardedArray::download() {
   return gpu::download(storage_.data(), twin_.data(), storage_.size());
 }

@@ -48,6 +48,7 @@ class GuardedArray {
   // The same bytes in the GPU's memory, guards and all, as far past an aligned address.
   Status mirror();
   Status upload();
+  Status rewrite_late() const;
   Status download();
   Tensor tensor_on(Device device) const;
 

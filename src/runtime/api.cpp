@@ -70,7 +70,7 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
   if (problem.rows == 0 && !sums_nothing) return {};
   if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
   if (on_gpu) {
-    args.stream = context.stream();
+    args.queue = queue_of(context, machine);
     if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;

@@ -65,7 +65,7 @@ Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTens
   }
   if (problem.rows == 0) return {};
   if (on_gpu) {
-    args.stream = context.stream();
+    args.queue = queue_of(context, machine);
     if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;
@@ -85,7 +85,7 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
     return {};
   }
   if (context.device() == Device::cuda) {
-    args.stream = context.stream();
+    args.queue = queue_of(context, machine);
     if (Status status = check_reachable(context, {{"a", args.a.data},
                                                   {"lse_a", args.lse_a.data},
                                                   {"b", args.b.data},

@@ -73,7 +73,7 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   }
   if (problem.rows == 0) return {};
   if (on_gpu) {
-    args.stream = context.stream();
+    args.queue = queue_of(context, machine);
     if (Status status = check_gpu_memory(context, args, select); !status.ok()) return status;
     if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
       return status;

@@ -68,6 +68,8 @@ Status download(void* to, const std::byte* from, std::size_t bytes);
 // Queued on the default stream.
 Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
 Status fill(std::byte* to, int value, std::size_t bytes);
+// The beginning of `data` as it is, written once more by a kernel that takes its time, and lets the next one begin.
+Status rewrite_late(std::byte* data, std::size_t bytes);
 
 // Waits for everything queued; tells what went wrong in any of it.
 Status synchronize();

@@ -37,6 +37,10 @@ Status machine_of(const Context& context, Machine& machine) {
   return {};
 }
 
+Queue queue_of(const Context& context, const Machine& machine) {
+  return {.stream = context.stream(), .early = machine.gpu.sm >= 90};
+}
+
 Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out) {
   if (context.workspace() == nullptr) return gpu::workspace(context.stream(), bytes, out);
   if (context.workspace_bytes() < bytes) {

@@ -10,10 +10,14 @@
 #include "dispatch/machine.hpp"
 #include "onepass/context.hpp"
 #include "onepass/status.hpp"
+#include "runtime/queue.hpp"
 
 namespace onepass {
 
 Status machine_of(const Context& context, Machine& machine);
+
+// Of a context on a GPU.
+Queue queue_of(const Context& context, const Machine& machine);
 
 // At least `bytes` of a GPU's memory: the caller's own, or what the stream keeps.
 Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);

@@ -208,7 +208,7 @@ Status attend(const AttentionArgs& a, const Plan& plan) {
     return status;
   }
   kernel<<<static_cast<unsigned>(plan.blocks), kFlashThreads, plan.shared_bytes,
-           static_cast<cudaStream_t>(a.stream)>>>(a);
+           static_cast<cudaStream_t>(a.queue.stream)>>>(a);
   return launch_status(plan.variant);
 }
 

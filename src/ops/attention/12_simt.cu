@@ -7,10 +7,11 @@
 // Limits  any GPU; f32, f16, bf16; every option, any dim, any stride.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
+#include "core/dependent.cuh"
 #include "merge/warp.cuh"
 #include "ops/attention/packed.cuh"
 #include "ops/attention/variants.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {
 namespace {
@@ -54,6 +55,7 @@ __device__ inline float logit(const PackedRows& rows, const QueryMasks& masks, f
 __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ AttentionArgs a,
                                                        const Divisor sharing, std::int64_t tiles) {
   extern __shared__ float memory[];
+  await_previous();
   const int dim = a.dim;
   float* k = memory;
   float* v = row_at(k, kKeys, dim);
@@ -125,14 +127,13 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
 Status gpu_simt(const AttentionArgs& a, const Plan& plan) {
   const std::size_t bytes =
       (2 * kKeys + kWarps) * (static_cast<std::size_t>(a.dim) + 1) * sizeof(float);
-  if (Status status = allow_shared(reinterpret_cast<const void*>(simt), bytes); !status.ok()) {
-    return status;
-  }
   const Divisor sharing = sharing_of(a);
   const std::int64_t tiles = (a.queries * sharing + kWarps - 1) / kWarps;
-  const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * a.batch);
-  simt<<<blocks, kWarps * kLanes, bytes, static_cast<cudaStream_t>(a.stream)>>>(a, sharing, tiles);
-  return launch_status(plan.variant);
+  return launch({.queue = a.queue,
+                 .blocks = tiles * a.kv_heads * a.batch,
+                 .threads = kWarps * kLanes,
+                 .shared_bytes = bytes},
+                plan.variant, simt, a, sharing, tiles);
 }
 
 }  // namespace onepass::ops::attention

@@ -9,10 +9,11 @@
 //         offsets up to dim 192.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 
+#include "core/dependent.cuh"
 #include "dispatch/attention_launch.hpp"
 #include "ops/attention/hopper_consumer.cuh"
 #include "ops/attention/variants.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 #include "runtime/tensor_map.hpp"
 
 namespace onepass::ops::attention {
@@ -33,6 +34,7 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
+  await_previous();
   const int group = __shfl_sync(0xFFFFFFFFU, static_cast<int>(threadIdx.x) / kWarpgroup, 0) - 1;
   if (group < 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Tile::kLoaderRegisters));
@@ -47,7 +49,7 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
 }
 
 template <class Stored, class Tile>
-Status launch(const AttentionArgs& a, const Plan& plan) {
+Status run(const AttentionArgs& a, const Plan& plan) {
   Params p{};
   p.sight = sight_of(a, {0, a.queries, 0, a.keys});
   p.q_offsets = a.q_offsets;
@@ -77,30 +79,27 @@ Status launch(const AttentionArgs& a, const Plan& plan) {
         make_tensor_map(a.o, {q_batch, a.heads, a.queries, a.dim}, kRows, kColumns, p.out)}) {
     if (!status.ok()) return status;
   }
-  const auto kernel = attend<Stored, Tile>;
-  constexpr std::size_t bytes = sizeof(Shared<Stored, Tile>) + 1024;
-  if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), bytes); !status.ok()) {
-    return status;
-  }
-  const int blocks = std::min<int>(static_cast<int>(plan.blocks), p.schedule.turns());
-  kernel<<<blocks, Tile::kThreads, bytes, static_cast<cudaStream_t>(a.stream)>>>(p);
-  return launch_status("hopper");
+  return launch({.queue = a.queue,
+                 .blocks = std::min<std::int64_t>(plan.blocks, p.schedule.turns()),
+                 .threads = Tile::kThreads,
+                 .shared_bytes = sizeof(Shared<Stored, Tile>) + 1024},
+                plan.variant, attend<Stored, Tile>, p);
 }
 
 template <class Stored, bool Ragged>
 Status launch_tile(const AttentionArgs& a, const Plan& plan, attention_launch::HopperTile tile) {
   switch (a.dim) {
     case 64:
-      return tile.groups == 3 ? launch<Stored, Tile<64, 3, 128>>(a, plan)
-                              : launch<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
-    case 96: return launch<Stored, Tile<96, 2, 128, Ragged>>(a, plan);
+      return tile.groups == 3 ? run<Stored, Tile<64, 3, 128>>(a, plan)
+                              : run<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
+    case 96: return run<Stored, Tile<96, 2, 128, Ragged>>(a, plan);
     case 128:
-      return tile.keys == 176 ? launch<Stored, Tile<128, 2, 176>>(a, plan)
-                              : launch<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
-    case 192: return launch<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
+      return tile.keys == 176 ? run<Stored, Tile<128, 2, 176>>(a, plan)
+                              : run<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
+    case 192: return run<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
     default:
-      return tile.keys == 64 ? launch<Stored, Tile<256, 2, 64>>(a, plan)
-                             : launch<Stored, Tile<256, 2, 80>>(a, plan);
+      return tile.keys == 64 ? run<Stored, Tile<256, 2, 64>>(a, plan)
+                             : run<Stored, Tile<256, 2, 80>>(a, plan);
   }
 }
 

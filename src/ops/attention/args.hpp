@@ -10,6 +10,7 @@
 #include "core/number.hpp"
 #include "dispatch/attention_tiles.hpp"
 #include "onepass/tensor.hpp"
+#include "runtime/queue.hpp"
 
 namespace onepass {
 
@@ -69,8 +70,8 @@ struct AttentionArgs {
   std::int64_t window_left = -1, window_right = -1;
   std::int64_t split = 0;  // keys a part, as asked for; what is done is the plan's
 
-  void* stream = nullptr;          // of a GPU op: the caller's
-  std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
+  Queue queue;                     // of a GPU op,
+  std::byte* workspace = nullptr;  // and plan.scratch_bytes of the GPU's memory
 };
 
 // A sequence of the batch: where its tokens begin and how many there are.

@@ -6,7 +6,7 @@
 #include "ops/attention/found.cuh"
 #include "ops/attention/packed.cuh"
 #include "ops/attention/parts.hpp"
-#include "runtime/clusters.cuh"
+#include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {
 
@@ -91,7 +91,8 @@ template <class Stored, class Shape, bool Clusters>
 __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Parts& parts,
                                    const Grid& grid, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
-  begin_next();  // the join may come, and wait
+  await_previous();
+  begin_next();  // the join
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   const auto number = static_cast<int>(Clusters ? cluster::index() : blockIdx.x);
@@ -266,14 +267,12 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const Grid grid{sharing, Divisor(parts.count), Divisor(tiles), Divisor(own)};
   const auto kernel = flash_kernel<Stored, Shape>(!plan.general && is_usual(a), plan.cluster > 1);
-  cudaLaunchConfig_t config{};
-  config.gridDim =
-      static_cast<unsigned>(tiles * a.kv_heads * parts.count * Shape::kColumnParts * plan.cluster);
-  config.blockDim = static_cast<unsigned>(plan.threads);
-  config.dynamicSmemBytes = plan.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(a.stream);
-  const Status status =
-      launch_clusters(kernel, config, plan.cluster, plan.variant, a, parts, grid, !plan.general);
+  const Launch how{.queue = a.queue,
+                   .blocks = tiles * a.kv_heads * parts.count * Shape::kColumnParts * plan.cluster,
+                   .threads = plan.threads,
+                   .shared_bytes = plan.shared_bytes,
+                   .cluster = plan.cluster};
+  const Status status = launch(how, plan.variant, kernel, a, parts, grid, !plan.general);
   return status.ok() && parts.count > 1 ? join_parts(a, parts) : status;
 }
 

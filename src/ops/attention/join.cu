@@ -8,7 +8,7 @@
 #include "core/divisor.hpp"
 #include "ops/attention/found.cuh"
 #include "ops/attention/parts.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {
 namespace {
@@ -65,34 +65,11 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
   }
 }
 
-// Its blocks may come while the parts are still at work: on a GPU that has no such launches it comes after them.
-cudaLaunchAttribute early() {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  return attribute;
-}
-
-bool has_early_launches() {
-  int device = 0;
-  int major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 9;
-}
-
 }  // namespace
 
 Status join_parts(const AttentionArgs& a, const Parts& parts) {
-  cudaLaunchAttribute attribute = early();
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(parts.rows);
-  config.blockDim = kThreads;
-  config.stream = static_cast<cudaStream_t>(a.stream);
-  config.attrs = &attribute;
-  config.numAttrs = has_early_launches() ? 1 : 0;
-  cudaLaunchKernelEx(&config, join, a, parts, JoinPlaces(a));
-  return launch_status("join");
+  return launch({.queue = a.queue, .blocks = parts.rows, .threads = kThreads}, "join", join, a,
+                parts, JoinPlaces(a));
 }
 
 }  // namespace onepass::ops::attention

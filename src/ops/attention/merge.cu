@@ -2,8 +2,9 @@
 
 #include <cuda_runtime.h>
 
+#include "core/dependent.cuh"
 #include "ops/attention/merge.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 
 namespace onepass {
 namespace {
@@ -13,6 +14,7 @@ constexpr int kWarps = 4;
 
 __global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
     const __grid_constant__ MergeArgs args) {
+  await_previous();
   const RowSpace& space = args.space;
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
@@ -39,9 +41,10 @@ __global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
 
 Status merge_on_gpu(const MergeArgs& args) {
   if (args.space.rows == 0) return {};
-  const auto blocks = static_cast<unsigned>((args.space.rows + kWarps - 1) / kWarps);
-  merge_rows<<<blocks, kWarps * kLanes, 0, static_cast<cudaStream_t>(args.stream)>>>(args);
-  return launch_status("merge_attention");
+  return launch({.queue = args.queue,
+                 .blocks = (args.space.rows + kWarps - 1) / kWarps,
+                 .threads = kWarps * kLanes},
+                "merge_attention", merge_rows, args);
 }
 
 }  // namespace onepass

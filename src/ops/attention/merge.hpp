@@ -26,7 +26,7 @@ struct MergeArgs {
   RowSpace space;
   Operand a, b, o;
   Operand lse_a, lse_b, lse;
-  void* stream = nullptr;  // of a GPU op: the caller's
+  Queue queue;  // of a GPU op
 };
 
 Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor lse_b, Tensor o,

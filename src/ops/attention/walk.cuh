@@ -80,7 +80,7 @@ __device__ inline void for_each(int count, Body body) {
 inline Status launch_rows(void (*kernel)(AttentionArgs, Matrices), const AttentionArgs& a,
                           const Plan& plan, const Matrices& m) {
   kernel<<<static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads), 0,
-           static_cast<cudaStream_t>(a.stream)>>>(a, m);
+           static_cast<cudaStream_t>(a.queue.stream)>>>(a, m);
   return launch_status(plan.variant);
 }
 
@@ -122,7 +122,8 @@ template <class Stored>
 Status transpose_keys(const AttentionArgs& a, const Plan& plan, const Matrices& m) {
   const std::int64_t tiles = m.keys / kTurn * ((a.dim + kTurn - 1) / kTurn);
   const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * a.batch);
-  transpose<Stored><<<blocks, kTurn * kTurnRows, 0, static_cast<cudaStream_t>(a.stream)>>>(a, m);
+  transpose<Stored>
+      <<<blocks, kTurn * kTurnRows, 0, static_cast<cudaStream_t>(a.queue.stream)>>>(a, m);
   return launch_status(plan.variant);
 }
 
@@ -138,7 +139,7 @@ Status multiply_scores(const AttentionArgs& a, const Plan& plan, const Matrices&
                                  .batch = a.batch,
                                  .heads = a.heads,
                                  .sharing = a.heads / a.kv_heads},
-                                a.stream, plan.variant);
+                                a.queue.stream, plan.variant);
 }
 
 // weights · v.
@@ -153,7 +154,7 @@ Status multiply_values(const AttentionArgs& a, const Plan& plan, const Matrices&
                                  .batch = a.batch,
                                  .heads = a.heads,
                                  .sharing = a.heads / a.kv_heads},
-                                a.stream, plan.variant);
+                                a.queue.stream, plan.variant);
 }
 
 // The sums to o, in its dtype.

@@ -1,9 +1,10 @@
 // The sum or mean of all rows' losses, by one block, in the same order every time; and the factor that the
 // mean's gradient needs.
 
+#include "core/dependent.cuh"
 #include "merge/block.cuh"
 #include "ops/loss/reduce.hpp"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 
 namespace onepass::ops::loss {
 namespace {
@@ -26,6 +27,7 @@ __device__ double counted_rows(const RowArgs& args, const BlockFold<Add<double>>
 __global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_constant__ RowArgs args) {
   __shared__ BlockFold<Add<double>>::Scratch scratch;
   const BlockFold<Add<double>> block(scratch);
+  await_previous();
   double mine = 0;
   for (std::int64_t row = threadIdx.x; row < args.space.rows; row += blockDim.x) {
     mine += args.row_losses[row];
@@ -41,13 +43,13 @@ __global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_consta
 
 __global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_constant__ RowArgs args) {
   __shared__ BlockFold<Add<double>>::Scratch scratch;
+  await_previous();
   const double count = counted_rows(args, BlockFold<Add<double>>(scratch));
   if (threadIdx.x == 0) *args.mean_scale = count == 0 ? 0 : 1 / count;
 }
 
 Status run_one_block(void (*kernel)(RowArgs), const RowArgs& args, const Plan& plan) {
-  kernel<<<1, kReduceThreads, 0, static_cast<cudaStream_t>(args.stream)>>>(args);
-  return launch_status(plan.variant);
+  return launch({.queue = args.queue, .threads = kReduceThreads}, plan.variant, kernel, args);
 }
 
 }  // namespace

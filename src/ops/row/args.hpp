@@ -10,6 +10,7 @@
 #include "core/number.hpp"
 #include "core/problem.hpp"
 #include "onepass/options.hpp"
+#include "runtime/queue.hpp"
 
 namespace onepass {
 
@@ -96,8 +97,8 @@ struct RowArgs {
   double z_loss = 0;
   bool in_place = false;
   const Select* select = nullptr;  // of the ops that choose from a row
-  void* stream = nullptr;          // of a GPU op: the caller's
-  std::byte* workspace = nullptr;  // and plan.scratch_bytes of its memory
+  Queue queue;                     // of a GPU op,
+  std::byte* workspace = nullptr;  // and plan.scratch_bytes of the GPU's memory
 };
 
 // The columns of a row that no length, causal or window mask hides: a range, so that what lies

@@ -15,6 +15,7 @@
 // and kept on chip until its row's total is known.
 #pragma once
 
+#include "core/dependent.cuh"
 #include "dispatch/gpu_rows.hpp"
 #include "merge/cluster.cuh"
 
@@ -132,6 +133,7 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
                                                                      typename Row::Args args,
                                                                      int lanes_log) {
   using Join = typename Row::Join;
+  await_previous();
   const Group<R> group(lanes_log, args.end_row - args.first_row);
   const int lanes = group.lanes();
   const int lane = group.lane();
@@ -266,6 +268,7 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   extern __shared__ __align__(16) std::byte stage[];
   __shared__ typename Fold::Scratch scratch;
   const Fold cluster(scratch);
+  await_previous();
   const Row row(args, args.first_row + cluster.index());
   Chunk<Row, P, Long> chunk(row, size, cluster.rank(), reinterpret_cast<typename Row::Held*>(stage),
                             staged);
@@ -283,6 +286,7 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __
   using Fold = ClusterFold<Join>;
   __shared__ typename Fold::Scratch scratch;
   const Fold cluster(scratch);
+  await_previous();
   const Row row(args, args.first_row + cluster.index());
   const bool has_edges = cluster.rank() == 0;
   const auto thread = static_cast<int>(threadIdx.x);

@@ -92,27 +92,17 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
 template <class Rows>
 Status run_grid(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto launch = [&](auto* kernel, int held) {
-      if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
-          !status.ok()) {
-        return status;
-      }
-      cudaLaunchConfig_t config = config_of(plan, args);
-      cudaLaunchAttribute together{};
-      together.id = cudaLaunchAttributeCooperative;
-      together.val.cooperative = 1;
-      config.attrs = &together;
-      config.numAttrs = 1;
-      cudaLaunchKernelEx(&config, kernel, args_for<typename Row::Args>(args),
-                         static_cast<void*>(args.workspace), plan.split, plan.chunk, held);
-      return launch_status(plan.variant);
+    const auto run = [&](auto* kernel, int held) {
+      Launch how = launch_of(args, plan);
+      how.together = true;
+      return launch(how, plan.variant, kernel, args_for<typename Row::Args>(args),
+                    static_cast<void*>(args.workspace), plan.split, plan.chunk, held);
     };
     if constexpr (kTakesAny<Row>) {
-      return launch(grid_rows<Row>,
-                    static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+      return run(grid_rows<Row>, static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
     } else {
-      return plan.looped ? launch(grid_stream<Row, true>, depth_of<Row>(plan))
-                         : launch(grid_stream<Row, false>, depth_of<Row>(plan));
+      return plan.looped ? run(grid_stream<Row, true>, depth_of<Row>(plan))
+                         : run(grid_stream<Row, false>, depth_of<Row>(plan));
     }
   });
 }

@@ -9,8 +9,7 @@
 #include "onepass/plan.hpp"
 #include "ops/row/drive.cuh"
 #include "ops/row/flat.hpp"
-#include "runtime/clusters.cuh"
-#include "runtime/launch.hpp"
+#include "runtime/launch.cuh"
 
 namespace onepass {
 
@@ -54,29 +53,25 @@ Status with_row(const RowArgs& args, const Plan& plan, Body body) {
   }
 }
 
-inline cudaLaunchConfig_t config_of(const Plan& plan, const RowArgs& args) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = static_cast<unsigned>(plan.blocks);
-  config.blockDim = static_cast<unsigned>(plan.threads);
-  config.dynamicSmemBytes = plan.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(args.stream);
-  return config;
+inline Launch launch_of(const RowArgs& args, const Plan& plan) {
+  return {.queue = args.queue,
+          .blocks = plan.blocks,
+          .threads = plan.threads,
+          .shared_bytes = plan.shared_bytes};
 }
 
 // plan.row_threads lanes a row, plan.packs packs a lane, kGroupPacks in all with its other rows.
 template <class Rows>
 Status run_group(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto launch = [&]<int P, int R>() {
-      const cudaLaunchConfig_t config = config_of(plan, args);
-      cudaLaunchKernelEx(&config, group_rows<Row, P, R>, args_for<typename Row::Args>(args),
-                         std::countr_zero(static_cast<unsigned>(plan.row_threads)));
-      return launch_status(plan.variant);
+    const auto run = [&](auto* kernel) {
+      return launch(launch_of(args, plan), plan.variant, kernel, args_for<typename Row::Args>(args),
+                    std::countr_zero(static_cast<unsigned>(plan.row_threads)));
     };
     if constexpr (!kTakesAny<Row>) {
-      if (plan.packs == 2) return launch.template operator()<2, 2>();
+      if (plan.packs == 2) return run(group_rows<Row, 2, 2>);
     }
-    return launch.template operator()<4, 1>();
+    return run(group_rows<Row, 4, 1>);
   });
 }
 
@@ -84,30 +79,31 @@ Status run_group(const RowArgs& args, const Plan& plan) {
 template <class Args, class... More>
 Status launch_row_clusters(void (*kernel)(Args, More...), const RowArgs& args, const Plan& plan,
                            More... more) {
-  return launch_clusters(kernel, config_of(plan, args), plan.split, plan.variant,
-                         args_for<std::remove_const_t<Args>>(args), more...);
+  Launch how = launch_of(args, plan);
+  how.cluster = plan.split;
+  return launch(how, plan.variant, kernel, args_for<std::remove_const_t<Args>>(args), more...);
 }
 
 // A cluster a row, plan.packs packs a thread, the rest in shared memory.
 template <class Rows>
 Status run_block(const RowArgs& args, const Plan& plan) {
   return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto launch = [&](auto* kernel) {
+    const auto run = [&](auto* kernel) {
       return launch_row_clusters(kernel, args, plan, plan.chunk,
                                  static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
     };
     if constexpr (kTakesAny<Row>) {
-      return launch(block_rows<Row, gpu_rows::kAnyPacks, true>);
+      return run(block_rows<Row, gpu_rows::kAnyPacks, true>);
     } else {
       if constexpr (Rows::kFolds) {
         if (plan.looped && traffic(args.op).writes == 0) {
           return launch_row_clusters(fold_rows<Row>, args, plan, plan.chunk);
         }
       }
-      if (plan.looped) return launch(block_rows<Row, gpu_rows::kLoopPacks, true>);
-      if (plan.packs == 2) return launch(block_rows<Row, 2, false>);
-      if (plan.packs == 4) return launch(block_rows<Row, 4, false>);
-      return launch(block_rows<Row, 8, false>);
+      if (plan.looped) return run(block_rows<Row, gpu_rows::kLoopPacks, true>);
+      if (plan.packs == 2) return run(block_rows<Row, 2, false>);
+      if (plan.packs == 4) return run(block_rows<Row, 4, false>);
+      return run(block_rows<Row, 8, false>);
     }
   });
 }

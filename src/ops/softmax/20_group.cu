@@ -17,11 +17,9 @@ namespace {
 
 Status run_whole(const RowArgs& args, const Plan& plan) {
   return with_whole_row(args, [&]<class Row>(Type<Row>) {
-    const cudaLaunchConfig_t config = config_of(plan, args);
     const auto kernel = plan.packs == 2 ? whole_groups<Row, 2, 2> : whole_groups<Row, 4, 1>;
-    cudaLaunchKernelEx(&config, kernel, flat(args),
-                       std::countr_zero(static_cast<unsigned>(plan.row_threads)));
-    return launch_status(plan.variant);
+    return launch(launch_of(args, plan), plan.variant, kernel, flat(args),
+                  std::countr_zero(static_cast<unsigned>(plan.row_threads)));
   });
 }
 

@@ -50,7 +50,7 @@ Status launch(void (*kernel)(Rows<T>, More...), const Plan& plan, const RowArgs&
     }
   }
   kernel<<<static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads),
-           plan.shared_bytes, static_cast<cudaStream_t>(args.stream)>>>(rows, more...);
+           plan.shared_bytes, static_cast<cudaStream_t>(args.queue.stream)>>>(rows, more...);
   return launch_status(plan.variant);
 }
 
@@ -62,7 +62,7 @@ Status launch_cooperative(void (*kernel)(Rows<T>, More...), const Plan& plan, co
   cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel),
                               static_cast<unsigned>(plan.blocks),
                               static_cast<unsigned>(plan.threads), arguments, plan.shared_bytes,
-                              static_cast<cudaStream_t>(args.stream));
+                              static_cast<cudaStream_t>(args.queue.stream));
   return launch_status(plan.variant);
 }
 

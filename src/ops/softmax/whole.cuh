@@ -3,6 +3,7 @@
 // as long as a copy. Which calls they take: gpu_rows::takes_whole.
 #pragma once
 
+#include "core/dependent.cuh"
 #include "merge/cluster.cuh"
 #include "ops/row/launch.cuh"
 #include "ops/row/logits.cuh"
@@ -108,6 +109,7 @@ __global__ __launch_bounds__(
     whole_groups_at_once(R* P* Row::kLanes)) void whole_groups(const __grid_constant__ FlatArgs
                                                                    args,
                                                                int lanes_log) {
+  await_previous();
   const Group<R> group(lanes_log, args.end_row - args.first_row);
   const int lanes = group.lanes();
   const int lane = group.lane();
@@ -145,6 +147,7 @@ __global__ __launch_bounds__(
   using Fold = std::conditional_t<Clusters, ClusterFold<Merge<float>>, BlockMerge>;
   __shared__ typename Fold::Scratch scratch;
   const Fold everybody(scratch);
+  await_previous();
   const int rank = Clusters ? cluster::rank() : 0;
   const Row row(args, args.first_row + (Clusters ? cluster::index() : blockIdx.x));
   const auto packs = static_cast<int>(args.cols / Row::kLanes);

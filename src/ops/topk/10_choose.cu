@@ -23,6 +23,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;
+  await_previous();
   const Team team(shared, {memory, common.stages, Row::kPacks}, meeting);
   const std::int64_t at = common.first_row + team.row();
   const double temperature = value_for(common.space, common.temperature, at);

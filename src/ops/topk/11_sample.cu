@@ -182,6 +182,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ SampleShared shared;
+  await_previous();
   const Team team(shared.team, {memory, common.stages, Row::kPacks}, meeting);
   const std::int64_t at = common.first_row + team.row();
   const Draw draw(common, options, at);

@@ -39,6 +39,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
   __shared__ BlockFold<MergeTallies>::Scratch tallies;
   __shared__ BlockFold<Add<float>>::Scratch sums;
   __shared__ int count;
+  await_previous();
   const std::int64_t at = common.first_row + blockIdx.x;
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);

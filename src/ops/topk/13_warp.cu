@@ -37,6 +37,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
   using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
   __shared__ KeySlots<Lanes> slots[gpu_choose::kGateThreads / Lanes];
+  await_previous();
   const std::int64_t own =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
   const std::int64_t at = min(own, rows - 1);  // a warp works as a whole
@@ -100,12 +101,11 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
 
 template <class In, class Place>
 Status run_warp(const RowArgs& args, const Plan& plan) {
-  const cudaLaunchConfig_t config = config_of(plan, args);
   return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    cudaLaunchKernelEx(&config, warp_rows<In, Lanes, N, Place>, place_of<Place>(args.logits.x),
-                       common_of<Place>(args, plan, temperature_of(args)), outputs_of<Place>(args),
-                       args.space.rows);
-    return launch_status(plan.variant);
+    return launch(launch_of(args, plan), plan.variant, warp_rows<In, Lanes, N, Place>,
+                  place_of<Place>(args.logits.x),
+                  common_of<Place>(args, plan, temperature_of(args)), outputs_of<Place>(args),
+                  args.space.rows);
   });
 }
 

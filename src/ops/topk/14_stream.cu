@@ -134,6 +134,7 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ BlockFold<Add<float>>::Scratch sums;
   constexpr int kStageBytes = kWarp * Row::kPacks * kPackBytes;
+  await_previous();
   const auto lane = static_cast<int>(threadIdx.x);
   const std::int64_t at = common.first_row + blockIdx.x;
   const double temperature = value_for(common.space, common.temperature, at);

@@ -49,6 +49,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     const __grid_constant__ GateArgs<Place> args) {
   using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
   __shared__ KeySlots<Lanes> slots[gpu_choose::kGateThreads / Lanes];
+  await_previous();
   const std::int64_t at =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
   const std::int64_t row = min(at, args.rows - 1);  // a warp works as a whole
@@ -101,12 +102,10 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
 
 template <class In, class Place>
 Status run_gate(const RowArgs& args, const Plan& plan) {
-  const cudaLaunchConfig_t config = config_of(plan, args);
   return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
     const auto kernel = args.select->bias ? gate_rows<In, Lanes, N, Place, true>
                                           : gate_rows<In, Lanes, N, Place, false>;
-    cudaLaunchKernelEx(&config, kernel, gate_args<Place>(args));
-    return launch_status(plan.variant);
+    return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Place>(args));
   });
 }
 

@@ -52,7 +52,7 @@ Status launch_choose(void (*kernel)(Args, Common, Outputs, Meeting), const RowAr
                .room = gpu_choose::segment_room(plan),
                .rows = rows};
     cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(rows),
-                    static_cast<cudaStream_t>(args.stream));
+                    static_cast<cudaStream_t>(args.queue.stream));
     plan.split = 1;  // no cluster
   } else {
     meeting.room = gpu_choose::room(plan) / plan.split;

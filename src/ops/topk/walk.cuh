@@ -18,9 +18,10 @@ Status launch_walk(const RowArgs& args, const Plan& plan, KernelOf kernel_of) {
   });
 }
 
-// A block's row: block b has the b-th.
+// A block's row, once there is one: block b has the b-th.
 template <class Row>
 __device__ inline Row row_of_block(const typename Row::Args& args, const Common& common) {
+  await_previous();
   return Row(args, common.first_row + blockIdx.x, 1, 1);
 }
 
