@@ -234,9 +234,9 @@ Status Call::reset() {
   for (GuardedArray* array : written()) {
     if (Status status = array->upload(); !status.ok()) return status;
   }
-  // An op that does not wait for what the stream did last will find its result overwritten.
-  const std::vector<GuardedArray*> outputs = written();
-  return outputs.empty() ? Status{} : outputs.front()->rewrite_late();
+  std::vector<std::span<std::byte>> all;
+  for (const GuardedArray* array : arrays()) all.push_back(array->bytes_on_gpu());
+  return gpu::arrive_late(all);
 }
 
 Status Call::fetch() {

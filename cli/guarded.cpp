@@ -131,12 +131,6 @@ Status GuardedArray::upload() {
   return gpu::upload(twin_.data(), storage_.data(), storage_.size());
 }
 
-Status GuardedArray::rewrite_late() const {
-  const auto* data = static_cast<const std::byte*>(tensor_.data);
-  const std::ptrdiff_t guard = data - storage_.data();
-  return gpu::rewrite_late(twin_.data() + guard, twin_.size() - static_cast<std::size_t>(guard));
-}
-
 Status GuardedArray::download() {
   return gpu::download(storage_.data(), twin_.data(), storage_.size());
 }
@@ -147,6 +141,11 @@ Tensor GuardedArray::tensor_on(Device device) const {
     tensor.data = twin_.data() + (static_cast<const std::byte*>(tensor_.data) - storage_.data());
   }
   return tensor;
+}
+
+std::span<std::byte> GuardedArray::bytes_on_gpu() const {
+  auto* data = static_cast<std::byte*>(tensor_on(Device::cuda).data);
+  return {data, twin_.data() + twin_.size()};
 }
 
 }  // namespace onepass::cli

@@ -48,9 +48,9 @@ class GuardedArray {
   // The same bytes in the GPU's memory, guards and all, as far past an aligned address.
   Status mirror();
   Status upload();
-  Status rewrite_late() const;
   Status download();
   Tensor tensor_on(Device device) const;
+  std::span<std::byte> bytes_on_gpu() const;  // from the first element on
 
  private:
   std::int64_t offset_of(std::int64_t i) const;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -68,8 +69,10 @@ Status download(void* to, const std::byte* from, std::size_t bytes);
 // Queued on the default stream.
 Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
 Status fill(std::byte* to, int value, std::size_t bytes);
-// The beginning of `data` as it is, written once more by a kernel that takes its time, and lets the next one begin.
-Status rewrite_late(std::byte* data, std::size_t bytes);
+// Queues a kernel that lets the next one begin, and takes its time: until it ends the first bytes of the arrays (of kMostLate
+// of them) are all ones. Who does not wait for it reads these, or finds what it wrote undone.
+inline constexpr std::size_t kMostLate = 32;
+Status arrive_late(std::span<const std::span<std::byte>> arrays);
 
 // Waits for everything queued; tells what went wrong in any of it.
 Status synchronize();

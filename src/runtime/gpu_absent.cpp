@@ -31,7 +31,7 @@ Status upload(std::byte*, const void*, std::size_t) { return absent(); }
 Status download(void*, const std::byte*, std::size_t) { return absent(); }
 Status copy(std::byte*, const std::byte*, std::size_t) { return absent(); }
 Status fill(std::byte*, int, std::size_t) { return absent(); }
-Status rewrite_late(std::byte*, std::size_t) { return absent(); }
+Status arrive_late(std::span<const std::span<std::byte>>) { return absent(); }
 Status synchronize() { return absent(); }
 
 struct Stopwatch::Events {};

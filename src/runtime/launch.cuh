@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "runtime/launch.hpp"
 #include "runtime/queue.hpp"
 
@@ -17,7 +19,7 @@ struct Launch {
   bool together = false;  // all blocks on the GPU at once, so that they can wait for each other
 };
 
-// The kernel begins with await_previous(), unless its blocks come together.
+// Every thread of the kernel calls await_previous() before it touches memory, unless its blocks come together.
 template <class... Params, class... Args>
 Status launch(const Launch& how, std::string_view variant, void (*kernel)(Params...),
               const Args&... args) {
@@ -25,7 +27,7 @@ Status launch(const Launch& how, std::string_view variant, void (*kernel)(Params
       !status.ok()) {
     return status;
   }
-  cudaLaunchAttribute attributes[3];
+  cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config{};
   config.gridDim = static_cast<unsigned>(how.blocks);
   config.blockDim = static_cast<unsigned>(how.threads);

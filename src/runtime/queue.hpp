@@ -5,8 +5,8 @@ namespace onepass {
 
 struct Queue {
   void* stream = nullptr;  // the caller's: a cudaStream_t
-  bool early =
-      false;  // they may come before what the stream did last has ended: see core/dependent.cuh
+  // They may begin before what the stream did last has ended, and wait: core/dependent.cuh.
+  bool early = false;
 };
 
 }  // namespace onepass

@@ -92,7 +92,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
                                    const Grid& grid, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
   await_previous();
-  begin_next();  // the join
+  begin_next();  // the join, or whatever comes
   constexpr int kTiles = Shape::kRowTiles;
   constexpr int kSteps = Shape::kKeys / 16;
   const auto number = static_cast<int>(Clusters ? cluster::index() : blockIdx.x);

@@ -38,9 +38,8 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
   const int batch = row / grid.queries / grid.heads;
   const int group = thread / grid.fours;
   const int column = thread % grid.fours * 4;
-  const bool any = !a.q_offsets || query < a.q_offsets[a.batch];  // else of no sequence
   await_previous();
-  if (!any) return;
+  if (a.q_offsets && query >= a.q_offsets[a.batch]) return;  // of no sequence
 
   const auto of_part = [&](int part) {
     const std::int64_t place = parts.place(part, row);
