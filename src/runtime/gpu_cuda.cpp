@@ -117,9 +117,19 @@ Status facts_of(int device, const Facts*& out) {
   return {};
 }
 
+// Where there is one GPU nobody has to be asked which it is, for every call.
+cudaError_t current_device(int& device) {
+  static const bool only_one = [] {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess && count == 1;
+  }();
+  device = 0;
+  return only_one ? cudaSuccess : cudaGetDevice(&device);
+}
+
 Status current(const Facts*& out) {
   int device = 0;
-  if (Status status = status_of(cudaGetDevice(&device), "asking for the current GPU");
+  if (Status status = status_of(current_device(device), "asking for the current GPU");
       !status.ok()) {
     return status;
   }
@@ -188,7 +198,7 @@ Versions versions() {
 
 OnDevice::OnDevice(int device) {
   int current = -1;
-  if (device < 0 || cudaGetDevice(&current) != cudaSuccess || current == device) return;
+  if (device < 0 || current_device(current) != cudaSuccess || current == device) return;
   if (cudaSetDevice(device) == cudaSuccess) before_ = current;
 }
 

@@ -1,9 +1,10 @@
 """What a call costs the host: tiny tensors, so that nothing is left but the way there.
 
-Calls take turns, a batch each: what a launch costs falls by a third while a GPU wakes up, and would otherwise be
-charged to whoever comes first.
+Calls take turns, a batch each, in another order every time: what a launch costs falls by a third while a GPU wakes up,
+and would otherwise be charged to whoever comes first, or after one that leaves the GPU alone.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -48,9 +49,10 @@ def overhead(device: str) -> list[tuple[str, float]]:
         calls["onepass.softmax, NumPy"] = lambda: onepass.softmax(array)
         calls["onepass.softmax(out=), NumPy"] = lambda: onepass.softmax(array, out=array_out)
     batches: dict[str, list[float]] = {name: [] for name in calls}
+    order = random.Random(0)
     for _ in range(_WARM_UP + _ROUNDS):
-        for name, call in calls.items():
-            batches[name].append(_microseconds(call, device))
+        for name in order.sample(list(calls), len(calls)):
+            batches[name].append(_microseconds(calls[name], device))
     return [(name, statistics.median(each[_WARM_UP:])) for name, each in batches.items()]
 
 
