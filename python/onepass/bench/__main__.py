@@ -65,7 +65,7 @@ def _overhead(options: argparse.Namespace) -> int:
 
     rows = overhead(options.device)
     for name, microseconds in rows:
-        print(f"{name:32} {microseconds:6.2f} µs a call")
+        print(f"{name:60} {microseconds:6.2f} µs a call")
     if options.json:
         kept = [{"call": name, "us": microseconds} for name, microseconds in rows]
         _report.write_json(options.json, options.device, kept)

@@ -4,10 +4,10 @@ Calls take turns, a batch each, in another order every time: what a launch costs
 and would otherwise be charged to whoever comes first, or after one that leaves the GPU alone.
 """
 
+import contextlib
 import random
 import statistics
-import time
-from collections.abc import Callable
+import timeit
 
 import torch
 import torch.nn.functional as F
@@ -19,47 +19,60 @@ _CALLS = 500  # in a batch: fewer than a GPU's queue holds, so that nobody waits
 _WARM_UP = 10  # rounds that do not count
 _ROUNDS = 30
 
+_STATEMENTS = [
+    "onepass.softmax(x)",
+    "onepass.softmax(x, out=out)",
+    "onepass.softmax(x, scale=0.5, temperature=0.7, causal=True)",
+    "onepass.cross_entropy(x, target)",
+    "onepass.topk(x, 4)",
+    "onepass.sample(x, top_k=4)",
+    "onepass.attention(q, q, q, causal=True)",
+    "onepass.torch.softmax(x)",
+    "onepass.torch.softmax(leaf)",
+    "onepass.torch.attention(q, q, q, causal=True)",
+    "torch.softmax(x, -1)",
+    "torch.softmax(leaf, -1)",
+    "F.scaled_dot_product_attention(q, q, q, is_causal=True)",
+    "torch.empty_like(x)",
+]
+_OF_NUMPY = ["onepass.softmax(array)", "onepass.softmax(array, out=array_out)"]
+# The default stream waits for all others, and a launch on it costs the host more.
+_ON_A_STREAM = ["onepass.softmax(x)", "onepass.softmax(x, out=out)", "torch.softmax(x, -1)"]
+
 
 def overhead(device: str) -> list[tuple[str, float]]:
     """(what, µs a call), medians of batches."""
     torch.set_num_threads(1)
     x = torch.randn(4, 64, device=device)
-    leaf = x.clone().requires_grad_()
-    out = torch.empty_like(x)
-    target = torch.zeros(4, dtype=torch.int64, device=device)
-    q = torch.randn(1, 1, 4, 64, device=device)
-    calls: dict[str, Callable[[], object]] = {
-        "onepass.softmax": lambda: onepass.softmax(x),
-        "onepass.softmax(out=)": lambda: onepass.softmax(x, out=out),
-        "onepass.softmax, options": lambda: onepass.softmax(x, scale=0.5, temperature=0.7, causal=True),
-        "onepass.cross_entropy": lambda: onepass.cross_entropy(x, target),
-        "onepass.topk": lambda: onepass.topk(x, 4),
-        "onepass.sample": lambda: onepass.sample(x, top_k=4),
-        "onepass.attention": lambda: onepass.attention(q, q, q, causal=True),
-        "onepass.torch.softmax": lambda: onepass.torch.softmax(x),
-        "onepass.torch.softmax, gradient": lambda: onepass.torch.softmax(leaf),
-        "torch.softmax, gradient": lambda: torch.softmax(leaf, -1),
-        "onepass.torch.attention": lambda: onepass.torch.attention(q, q, q, causal=True),
-        "torch SDPA": lambda: F.scaled_dot_product_attention(q, q, q, is_causal=True),
-        "torch.softmax": lambda: torch.softmax(x, -1),
-        "torch.empty_like": lambda: torch.empty_like(x),
+    names = {
+        "F": F,
+        "onepass": onepass,
+        "torch": torch,
+        "x": x,
+        "leaf": x.clone().requires_grad_(),
+        "out": torch.empty_like(x),
+        "target": torch.zeros(4, dtype=torch.int64, device=device),
+        "q": torch.randn(1, 1, 4, 64, device=device),
     }
+    here = contextlib.nullcontext()
+    where: dict[str, tuple[str, contextlib.AbstractContextManager]] = {each: (each, here) for each in _STATEMENTS}
     if device == "cpu":
-        array, array_out = x.numpy(), out.numpy()
-        calls["onepass.softmax, NumPy"] = lambda: onepass.softmax(array)
-        calls["onepass.softmax(out=), NumPy"] = lambda: onepass.softmax(array, out=array_out)
-    batches: dict[str, list[float]] = {name: [] for name in calls}
+        names |= {"array": x.numpy(), "array_out": x.numpy().copy()}
+        where |= {each: (each, here) for each in _OF_NUMPY}
+    else:
+        stream = torch.cuda.stream(torch.cuda.Stream())
+        where |= {f"{each} on a stream": (each, stream) for each in _ON_A_STREAM}
+    batches: dict[str, list[float]] = {name: [] for name in where}
     order = random.Random(0)
     for _ in range(_WARM_UP + _ROUNDS):
-        for name in order.sample(list(calls), len(calls)):
-            batches[name].append(_microseconds(calls[name], device))
+        for name in order.sample(list(where), len(where)):
+            statement, there = where[name]
+            with there:
+                batches[name].append(_microseconds(timeit.Timer(statement, globals=names), device))
     return [(name, statistics.median(each[_WARM_UP:])) for name, each in batches.items()]
 
 
-def _microseconds(call: Callable[[], object], device: str) -> float:
+def _microseconds(timer: timeit.Timer, device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(_CALLS):
-        call()
-    return (time.perf_counter() - begin) / _CALLS * 1e6
+    return timer.timeit(_CALLS) / _CALLS * 1e6
