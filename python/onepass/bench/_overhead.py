@@ -36,7 +36,6 @@ _STATEMENTS = [
     "torch.empty_like(x)",
 ]
 _OF_NUMPY = ["onepass.softmax(array)", "onepass.softmax(array, out=array_out)"]
-# The default stream waits for all others, and a launch on it costs the host more.
 _ON_A_STREAM = ["onepass.softmax(x)", "onepass.softmax(x, out=out)", "torch.softmax(x, -1)"]
 
 
