@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "dispatch/attention.hpp"
-#include "dispatch/gpu_choose.hpp"
+#include "dispatch/gpu_choose_best.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "dispatch/gpu_tuning.hpp"
 #include "dispatch/say.hpp"

@@ -1,10 +1,6 @@
-// The launches of the kernels that choose from rows on a GPU, as pure functions of problem and machine.
+// The launches of the kernels that choose from rows on a GPU, as pure functions of problem and machine: gpu_choose_best.hpp
+// says which can run, and which is best.
 #pragma once
-
-#include <charconv>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "dispatch/gpu_rows.hpp"
 
@@ -212,88 +208,48 @@ inline int most_candidates(const Plan& plan) {
   return plan.split > 1 ? std::min(keys / 2, segment - 1) : keys / 2;
 }
 
-// ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512: blocks a row, threads a block ---
+// ---- a warp a row, or a few: many long rows --------------------------------------------------------------------
 
-inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, const Machine& m) {
-  const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  int split = 0;
-  int threads = 0;
-  const char* end = text.data() + text.size();
-  auto parsed = std::from_chars(text.data() + colon + 1, end, split);
-  if (parsed.ec != std::errc{} || parsed.ptr == end || *parsed.ptr != ':') return std::nullopt;
-  parsed = std::from_chars(parsed.ptr + 1, end, threads);
-  if (parsed.ec != std::errc{} || parsed.ptr != end || split < 1) return std::nullopt;
-  if (threads > kMostThreads || threads < least_threads(wanted(p)) ||
-      threads != gpu_rows::power_of_two_from(threads)) {
-    return std::nullopt;
-  }
-  const std::string_view variant = text.substr(0, colon);
-  const auto if_fits = [&](const Plan& plan) {
-    return plan.threads == threads && fits(plan, m) ? std::optional(plan) : std::nullopt;
-  };
-  if (variant == "gpu_block" && split == 1) return if_fits(block_of(p, m, threads));
-  if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
-    return if_fits(cluster_of(p, m, split, threads));
-  }
-  if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
-    return if_fits(grid_of(p, m, split, threads));
-  return std::nullopt;
+inline constexpr int kStreamStages = 2;
+inline constexpr int kStreamsAtOnce =
+    16;  // warps on a processor: with more, registers would be too few
+// That a lane has room for.
+constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
+// Of a lane's elements: 256 of a row's.
+inline constexpr int kStreamGroups = 8;
+inline constexpr std::int64_t kMostStreamK = 128;
+// Where several warps of a row meet.
+inline constexpr int kStreamMeetingBytes =
+    kStreamGroups * kWarp * 4 + kStreamsAtOnce * (kTallyBytes + 4) + 16;
+// 32 elements of a lane at a time: a bit each.
+constexpr int stream_packs(std::size_t element_bytes) {
+  return static_cast<int>(32 * element_bytes / kPackBytes);
 }
 
-inline std::vector<std::string> launch_names(const Problem& p, const Machine& m) {
-  std::vector<std::string> names;
-  for (int threads = least_threads(wanted(p)); threads <= kMostThreads; threads *= 2) {
-    const std::string end = ":" + std::to_string(threads);
-    names.push_back("gpu_block:1" + end);
-    for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
-      if (!fits_cluster(p, m, split, threads)) continue;
-      names.push_back("gpu_cluster:" + std::to_string(split) + end);
-    }
-    for (int parts = 4; parts <= 256; parts *= 4) {
-      if (p.rows * parts > 4 * m.gpu.processors || packs(p) / parts < 64) continue;
-      names.push_back("gpu_grid:" + std::to_string(parts) + end);
-    }
-  }
-  std::erase_if(names, [&](const std::string& name) { return !plan_named(name, p, m); });
-  return names;
+inline Plan stream_of(const Problem& p, int warps) {
+  Plan plan{.variant = "gpu_stream", .threads = warps * kWarp, .resident = true};
+  plan.packs = stream_packs(size_of(p.in));
+  plan.blocks = p.rows;
+  const int each = kStreamStages * plan.packs * kPackBytes + stream_keys(size_of(p.in)) * kKeyBytes;
+  plan.shared_bytes =
+      static_cast<std::size_t>(plan.threads * each + (warps > 1 ? kStreamMeetingBytes : 0));
+  return plan;
 }
 
-// ---- what can run, and what is chosen ---------------------------------------------------------------------
-
-inline std::string refuse_any_k(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostCols) return "it takes at most " + std::to_string(kMostCols) + " columns";
-  if (p.op == Op::topk && p.k > kMostSorted) {
-    return "it chooses at most " + std::to_string(kMostSorted);
-  }
-  if (p.rows > gpu_rows::kMostBlockRows) {
-    return "it takes at most " + std::to_string(gpu_rows::kMostBlockRows) + " rows";
-  }
-  return {};
+// As many warps a row as a processor has room for, all its rows at once. One has two stages at least where they are more than
+// four; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
+constexpr std::int64_t stream_stages(const Problem& p) {
+  return ceil_div(packs(p), kWarp * stream_packs(size_of(p.in)));
 }
-
-inline std::string refuse(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
-  if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
-  return {};
-}
-
-inline std::string refuse_cluster(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
-  if (gpu_rows::most_cluster(m) < 2) return "it needs clusters (sm_90)";
-  if (p.op == Op::topk && 2 * (p.k + 1) > 2 * kMostK) {
-    return "its first block has no room for what two leave: it chooses at most " +
-           std::to_string(kMostK - 1);
-  }
-  return {};
-}
-
-inline std::string refuse_grid(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
-  if (p.rows > m.gpu.processors) return "its rows are more than the processors";
-  return {};
+inline Plan stream(const Problem& p, const Machine& m) {
+  const std::int64_t rows = std::max<std::int64_t>(ceil_div(p.rows, m.gpu.processors), 1);
+  const std::int64_t stages = stream_stages(p);
+  const bool half = 2 * rows >= kStreamsAtOnce;
+  const std::int64_t useful =
+      half && stages < 8 ? 1 : std::max(std::min<std::int64_t>(stages, 4), stages / 2);
+  auto warps = static_cast<int>(std::max<std::int64_t>(std::min(kStreamsAtOnce / rows, useful), 1));
+  while (warps > 1 && !fits(stream_of(p, warps), m)) --warps;
+  return stream_of(p, warps);
 }
 
 // ---- a few lanes a row: gates, and short rows ---------------------------------------------------------------
@@ -315,81 +271,6 @@ inline Plan warp(const Problem& p, const Machine&) {
   plan.row_threads = lanes_for(p);
   plan.blocks = ceil_div(p.rows * plan.row_threads, kGateThreads);
   return plan;
-}
-
-inline std::string refuse_gate(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostExperts || p.k > kMostGateK) {
-    return "it takes up to " + std::to_string(kMostExperts) + " experts and chooses up to " +
-           std::to_string(kMostGateK);
-  }
-  return {};
-}
-
-inline std::string refuse_warp(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostExperts || p.k > kMostGateK) {
-    return "it takes up to " + std::to_string(kMostExperts) + " columns and chooses up to " +
-           std::to_string(kMostGateK);
-  }
-  if (!p.only_scaled || !p.whole_rows) return "it has no masks, and no scale of its own for a row";
-  return {};
-}
-
-// ---- a warp a row: many long rows ----------------------------------------------------------------------------
-
-inline constexpr int kStreamStages = 2;
-inline constexpr int kStreamsAtOnce = 16;  // on a processor: with more, registers would be too few
-// That a lane has room for.
-constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
-// Of 256 groups of a row's elements.
-inline constexpr std::int64_t kMostStreamK = 128;
-// 32 elements of a lane at a time: a bit each.
-constexpr int stream_packs(std::size_t element_bytes) {
-  return static_cast<int>(32 * element_bytes / kPackBytes);
-}
-
-inline Plan stream(const Problem& p, const Machine&) {
-  Plan plan{.variant = "gpu_stream", .threads = kWarp, .resident = true};
-  plan.packs = stream_packs(size_of(p.in));
-  plan.blocks = p.rows;
-  plan.shared_bytes = static_cast<std::size_t>(
-      kWarp * (kStreamStages * plan.packs * kPackBytes + stream_keys(size_of(p.in)) * kKeyBytes));
-  return plan;
-}
-
-inline std::string refuse_stream(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
-  if (p.k > kMostStreamK) return "it chooses at most " + std::to_string(kMostStreamK);
-  if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
-  return {};
-}
-
-// Where blocks, of which a processor has four at a time, would come in a second round; in a third, where elements have 16
-// bits and a warp takes longer than memory does.
-inline bool streams(const Problem& p, const Machine& m) {
-  const int warps = p.in == DType::f32 ? 4 : 8;
-  return refuse_stream(p, m).empty() && p.rows > std::int64_t{warps} * m.gpu.processors;
-}
-
-// A few lanes where rows are short; a warp where they are very many, a block where they are many, a cluster where they are
-// few, the whole GPU where there are no clusters or even they would leave a block with many tiles.
-inline Plan best(const Problem& p, const Machine& m) {
-  if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
-  if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
-  if (p.op == Op::topk && streams(p, m)) return stream(p, m);
-  const int split = cluster_split(p, m);
-  const bool idles = 2 * split * p.rows <= m.gpu.processors;
-  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
-    if (const Plan plan = grid(p, m); fits(plan, m)) return plan;
-  }
-  if (split > 1) {
-    if (const Plan plan = cluster(p, m); fits(plan, m)) return plan;
-  }
-  const Plan plan = block(p, m);
-  return p.op == Op::topk && !fits(plan, m) ? sort(p, m) : plan;
 }
 
 }  // namespace onepass::gpu_choose

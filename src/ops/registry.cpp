@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dispatch/attention_launch.hpp"
-#include "dispatch/gpu_choose.hpp"
+#include "dispatch/gpu_choose_best.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "ops/attention/geometry.hpp"
 #include "ops/attention/variants.hpp"

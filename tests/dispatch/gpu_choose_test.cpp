@@ -1,5 +1,5 @@
 // The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
-#include "dispatch/gpu_choose.hpp"
+#include "dispatch/gpu_choose_best.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,6 @@ Problem topk(std::int64_t rows, std::int64_t cols, std::int64_t k, DType in = DT
 void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   const std::string what = to_string(plan) + " of " + std::to_string(p.rows) + "x" +
                            std::to_string(p.cols) + " k " + std::to_string(p.k);
-  EXPECT_EQ(plan.threads & (plan.threads - 1), 0) << what;
   EXPECT_LE(plan.threads, gpu_choose::kMostThreads) << what;
   EXPECT_LE(plan.shared_bytes, m.gpu.block_shared) << what;
   if (plan.variant == "gpu_sort") return;
@@ -43,7 +42,8 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
     return;
   }
   if (plan.variant == "gpu_stream") {
-    EXPECT_EQ(plan.threads, kWarp) << what;
+    EXPECT_EQ(plan.threads % kWarp, 0) << what;
+    EXPECT_LE(plan.threads, gpu_choose::kStreamsAtOnce * kWarp) << what;
     EXPECT_EQ(plan.blocks, p.rows) << what;
     EXPECT_LE(p.k, gpu_choose::kMostStreamK) << what;
     EXPECT_EQ(plan.packs * pack_lanes(p.in), 32) << what;  // a bit for each element
@@ -54,6 +54,7 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
         << what;
     return;
   }
+  EXPECT_EQ(plan.threads & (plan.threads - 1), 0) << what;
   const int room = gpu_choose::room(plan);
   EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), room) << what;
   EXPECT_LE(room, gpu_choose::kKeysEach * plan.threads) << what;
@@ -103,15 +104,40 @@ TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
   }
 }
 
+// Sixteen on a processor, whatever rows it has; fewer where these are short.
+TEST(GpuChooseTest, WarpsOfARow) {
+  const auto warps = [](std::int64_t rows, std::int64_t cols, DType dtype = DType::bf16) {
+    const Plan plan = choose(topk(rows, cols, 50, dtype), h200());
+    EXPECT_EQ(plan.variant, "gpu_stream");
+    return plan.threads / kWarp;
+  };
+  EXPECT_EQ(warps(128, 128256), 16);
+  EXPECT_EQ(warps(132, 128256, DType::f32), 16);
+  EXPECT_EQ(warps(133, 128256), 8);
+  EXPECT_EQ(warps(640, 128256), 3);
+  EXPECT_EQ(warps(1024, 128256), 2);
+  EXPECT_EQ(warps(1057, 128256), 1);
+  EXPECT_EQ(warps(4096, 32000), 1);
+  EXPECT_EQ(warps(132, 16384), 8);
+  EXPECT_EQ(warps(132, 4096), 4);
+  EXPECT_EQ(warps(132, 2048), 2);
+  EXPECT_EQ(warps(1056, 8192), 2);
+  EXPECT_EQ(warps(1056, 4096), 1);
+  // As many rows at once as their warps leave room for: a processor has 228 KB, of which each block loses one.
+  const Plan two = choose(topk(1024, 128256, 50), h200());
+  EXPECT_LE(8 * (two.shared_bytes + 128 + 1024), 233472U);
+  // Where memory is short, fewer.
+  EXPECT_EQ(choose(topk(100, 128256, 50), with_shared(89, 101376)).threads, 7 * kWarp);
+}
+
 TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
   EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
-  EXPECT_EQ(choose(topk(4 * 132, 32000, 128), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(topk(4 * 132 + 1, 32000, 128), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(8 * 132, 32000, 128, DType::bf16), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(topk(8 * 132 + 1, 32000, 128, DType::bf16), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(4096, 32000, 128), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(66, 128256, 50), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(67, 128256, 50), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(528, 1000, 50), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(529, 1000, 50), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(topk(4096, 32000, 129), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
@@ -121,22 +147,23 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_stream");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(topk(512, 32000, 50), h200()).threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(topk(512, 32000, 150), h200()).threads, gpu_choose::kMostThreads);
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
-  const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
+  const auto packs = [](const Problem& p) { return gpu_choose::block(p, h200()).packs; };
   EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
+  EXPECT_EQ(choose(topk(1, 128256, 50, DType::f32), h200()).packs, gpu_choose::kManyPacks);
+  // One stage is all.
+  EXPECT_EQ(choose(topk(1, 128256, 50, DType::bf16), h200()).packs, gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(512, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
   EXPECT_EQ(packs(topk(512, 128256, 64, DType::f32)),
             gpu_choose::kManyPacks);  // 63 of the short ones
   // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;
-  EXPECT_LE(8 * (choose(topk(1024, 128256, 64, DType::bf16), h200()).shared_bytes + kBeside),
-            std::size_t{228} << 10);
+  const Problem many = topk(1024, 128256, 64, DType::bf16);
+  EXPECT_LE(8 * (gpu_choose::block(many, h200()).shared_bytes + kBeside), std::size_t{228} << 10);
 }
 
 TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {

@@ -1,23 +1,25 @@
-// topk/14_stream: many long rows, a warp each.
+// topk/14_stream: many long rows, a warp each, or a few.
 //
-// Idea    a row streams through one warp: the fold of softmax, and candidates above the K-th of 256 groups' maxima.
+// Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of 256 groups' maxima.
 //         Nobody waits for anybody else, and what a row takes beside its elements one warp does once, not eight.
-// Versus  10_choose: a warp in place of a block, where rows are so many that blocks would come in rounds.
+// Versus  10_choose: as many warps as fill the GPU in place of blocks that would come in rounds, and wait for each other
+//         at every stage.
 // Bytes   x once.
 // Limits  K up to 128; f32, f16, bf16; dense rows, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
 #include "ops/topk/answer.cuh"
 #include "ops/topk/launch.cuh"
+#include "ops/topk/row_warps.cuh"
 #include "ops/topk/variants.hpp"
 #include "ops/topk/warp_keys.cuh"
 
 namespace onepass::ops::topk {
 namespace {
 
-// A row in shared memory of its warp, a stage at a time. Every lane copies its own packs, two stages ahead, and waits for
-// nobody else's.
-template <class Row>
+// A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs, two stages ahead, and waits
+// for nobody else's.
+template <class Row, class Warps>
 class LaneStages {
  public:
   static constexpr int P = Row::kPacks;
@@ -27,20 +29,22 @@ class LaneStages {
   using Tile = Held[P];
 
   __device__ LaneStages(std::byte* memory, const Row& row)
-      : memory_(held(memory) + threadIdx.x),
+      : memory_(held(memory) + thread()),
         row_(row),
-        next_(row.address(lane())),
-        left_(row.packs() - lane()) {
+        next_(row.address(first(0) + thread())),
+        left_(row.packs() - first(0) - thread()) {
 #pragma unroll
     for (int c = 0; c < kSlots; ++c) ask(c);
   }
 
-  __device__ int first(int c) const { return c * kSize; }
+  __device__ static int thread() { return static_cast<int>(threadIdx.x % kWarp); }
+  __device__ static int step() { return kWarp; }
+  __device__ int first(int c) const { return (c * Warps::count() + Warps::index()) * kSize; }
   __device__ int packs(int c) const { return min(kSize, row_.packs() - first(c)); }  // perhaps none
   __device__ bool is_last(int c) const { return first(c + 1) >= row_.packs(); }
   // The lane's packs, 32 apart.
   __device__ const Held* own(int c) const { return memory_ + c % kSlots * kSize; }
-  __device__ const Held& pack(int c, int i) const { return own(c)[i - lane()]; }
+  __device__ const Held& pack(int c, int i) const { return own(c)[i - thread()]; }
 
   // Once they are there.
   __device__ void take(int c, Tile& tile) const {
@@ -60,14 +64,13 @@ class LaneStages {
   __device__ void leave(int c) { ask(c + kSlots); }
 
  private:
-  __device__ static int lane() { return static_cast<int>(threadIdx.x); }
   // The same memory, whose address is now in a register: the compiler would make it anew at each use, by five instructions.
   __device__ static Held* held(std::byte* memory) {
     const unsigned address = __shfl_sync(0xFFFFFFFFU, shared_address(memory), 0);
     return static_cast<Held*>(__cvta_shared_to_generic(address));
   }
   // Packs from the lane's first of the stage to the end of the row.
-  __device__ int left(int c) const { return row_.packs() - first(c) - lane(); }
+  __device__ int left(int c) const { return row_.packs() - first(c) - thread(); }
 
   // Stages are asked for one after the other: where the next one is need not be worked out from its number each time.
   __device__ void ask(int c) {
@@ -81,8 +84,8 @@ class LaneStages {
         if (p * kWarp < left_) copy_async(next_ + p * kWarp, to + p * kWarp);
       }
     }
-    next_ += kSize;
-    left_ -= kSize;
+    next_ += Warps::count() * kSize;
+    left_ -= Warps::count() * kSize;
     commit_copies();
   }
 
@@ -124,28 +127,32 @@ class RunningState {
   float d_ = 0;
 };
 
-template <class Row>
-__global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows(
+template <class Row, class Warps>
+__global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void stream_rows(
     const __grid_constant__ typename Row::Args args,
     const __grid_constant__ CommonOf<FlatPlace> common,
     const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
   using Element = typename Row::Element;
   using Keys = WarpKeys<gpu_choose::stream_keys(sizeof(Element))>;
+  using RowStages = LaneStages<Row, Warps>;
+  static_assert(Row::kGroups == gpu_choose::kStreamGroups);
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ BlockFold<Add<float>>::Scratch sums;
-  constexpr int kStageBytes = kWarp * Row::kPacks * kPackBytes;
+  constexpr int kStagesBytes = gpu_choose::kStreamStages * kWarp * Row::kPacks * kPackBytes;
+  std::byte* const keys_memory = memory + Warps::count() * kStagesBytes;
   await_previous();
-  const auto lane = static_cast<int>(threadIdx.x);
+  const auto lane = RowStages::thread();
   const std::int64_t at = common.first_row + blockIdx.x;
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const bool ranks = static_cast<bool>(out.target_rank);
-  LaneStages<Row> stages(memory, row);
-  Keys best(reinterpret_cast<Key*>(memory + gpu_choose::kStreamStages * kStageBytes),
+  RowStages stages(memory + Warps::index() * kStagesBytes, row);
+  const Warps warps(keys_memory + Warps::count() * Keys::kRoom * sizeof(Key));
+  Keys best(reinterpret_cast<Key*>(keys_memory) + Warps::index() * Keys::kRoom,
             static_cast<int>(out.k));
 
-  const bool own = lane < row.edges();
+  const bool own = static_cast<int>(threadIdx.x) < row.edges();
   const float edge = own ? row.edge(lane) : minus_infinity<float>();
   const auto edge_column = static_cast<int>(row.edge_column(lane));
   RunningState<Row> state(row, row.fold_one(edge).state);
@@ -153,10 +160,14 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   unsigned largest[Row::kPacks];
 #pragma unroll
   for (unsigned& word : largest) word = Row::nothing().word[0];
-  int bounds = 0;  // the stage at which there is the next bound
+  unsigned shown[Row::kGroups];
+  const auto show = [&] {
+#pragma unroll
+    for (int g = 0; g < Row::kGroups; ++g) shown[g] = Keys::shown(widened<Element>(largest, g));
+  };
 #pragma unroll 1
   for (int c = 0;; ++c) {
-    typename LaneStages<Row>::Tile tile;
+    typename RowStages::Tile tile;
     stages.take(c, tile);
     unsigned m[Row::kPacks];
     maxima_or_nan(tile, m);
@@ -166,11 +177,10 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
     if (ranks) before += before_target(row, stages, c, target);
     const bool last = stages.is_last(c);
     unsigned bits = above(tile, best.value());
-    if (c == bounds || last || !best.has_room(bits)) {
-      if (c == bounds) bounds = 2 * c + 1;
-      float shown[Row::kGroups];
-#pragma unroll
-      for (int g = 0; g < Row::kGroups; ++g) shown[g] = widened<Element>(largest, g);
+    if (c == 0 || (Warps::kAlone && last) || !best.has_room(bits)) {
+      show();
+      if (c == 0) warps.meet(shown);
+      warps.share(shown);
       best.bound(shown);
       bits = above(tile, best.value());
     }
@@ -186,15 +196,22 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
   best.offer(own && edge >= best.value() ? 1 : 0,
              [&](unsigned) { return key_of(edge, static_cast<unsigned>(edge_column)); });
 
-  Tally total = group_fold(Tally{state.all(), before}, MergeTallies(), kWarp);
+  show();
+  warps.show(shown);
+  Tally total = warps.fold(Tally{state.all(), before});
+  if constexpr (!Warps::kAlone) {  // now that all have seen all of it
+    warps.share(shown);
+    best.bound(shown);
+  }
+  int count = 0;
+  // Nobody needs the stages any more.
+  const Key* keys = warps.order(best, reinterpret_cast<Key*>(memory), count);
   if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
     total.state = broken_state();
   }
   const Answer answer(common, out, at, row, total.state);
   answer.write_target(target, total.before);
-  Key* keys = reinterpret_cast<Key*>(memory);  // nobody needs the stages any more
-  const int count = best.order(keys);
-  answer.write_keys(keys, count, sums);
+  answer.write_keys(keys, min(count, static_cast<int>(out.k)), sums);
 }
 
 }  // namespace
@@ -202,7 +219,9 @@ __global__ __launch_bounds__(kWarp, gpu_choose::kStreamsAtOnce) void stream_rows
 Status gpu_stream(const RowArgs& args, const Plan& plan) {
   return with_stored(args, [&]<class In>(Type<In>) {
     using Row = ChooseRow<In, In, gpu_choose::stream_packs(sizeof(In))>;
-    return launch_row_clusters(stream_rows<Row>, args, plan,
+    const auto kernel =
+        plan.threads == kWarp ? stream_rows<Row, OneWarp> : stream_rows<Row, SeveralWarps>;
+    return launch_row_clusters(kernel, args, plan,
                                common_of<FlatPlace>(args, plan, temperature_of(args)),
                                outputs_of<FlatPlace>(args));
   });

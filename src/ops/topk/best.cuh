@@ -8,8 +8,7 @@
 #include "core/shared.cuh"
 #include "dispatch/gpu_choose.hpp"
 #include "merge/block.cuh"
-#include "merge/sort.cuh"
-#include "ops/topk/key.cuh"
+#include "ops/topk/order.cuh"
 
 namespace onepass {
 
@@ -41,8 +40,6 @@ class Appended {
 class BestKeys {
  public:
   static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
-  static constexpr int kCounted = 128;                 // so few are ordered by counting,
-  static constexpr int kRanked = 512;                  // and so few by runs
 
   struct Shared {
     Appended offered;
@@ -152,7 +149,7 @@ class BestKeys {
   __device__ Key* order(int& count) {
     const bool all = few(this->count());
     count = all ? this->count() : select(list_, room());
-    return ordered_from(all ? keys_ : list_, all ? list_ : keys_, count);
+    return order_keys(all ? keys_ : list_, all ? list_ : keys_, count);
   }
 
  private:
@@ -269,64 +266,6 @@ class BestKeys {
 #pragma unroll 1
     for (int r = lane(); r < parts; r += 32) total += static_cast<int>(from[r * apart]);
     return __reduce_add_sync(kAll, total);
-  }
-
-  // Few keys: a key's place is how many are larger, several threads counting for each. More: warps sort runs of 32,
-  // and how many are larger is found in each of them. Many keys go through a network.
-  __device__ static Key* ordered_from(Key* from, Key* to, int n) {
-    onepass::assume_shared(from);
-    onepass::assume_shared(to);
-    __syncthreads();
-    if (n > kRanked) {
-      int size = 2;
-      while (size < n) size *= 2;
-#pragma unroll 1
-      for (int i = n + thread(); i < size; i += threads()) from[i] = 0;
-      sort_descending(from, size);
-      return from;
-    }
-    if (n <= kCounted) {
-      int shift = 0;  // 2 to this power threads count for a key
-      while (shift < 5 && n << shift <= threads() / 2) ++shift;
-      const int own = thread() & ((1 << shift) - 1);
-      constexpr int kAtOnce = 8;  // keys that are looked at
-#pragma unroll 1
-      for (int first = 0; first < n; first += threads() >> shift) {
-        const int i = first + (thread() >> shift);
-        const Key key = i < n ? from[i] : 0;
-        int larger = 0;
-#pragma unroll 1
-        for (int j = own; j < n; j += kAtOnce << shift) {
-#pragma unroll
-          for (int a = 0; a < kAtOnce; ++a) {
-            const int at = j + (a << shift);
-            larger += (at < n ? from[at] : 0) > key ? 1 : 0;
-          }
-        }
-        for (int apart = 1 << shift >> 1; apart > 0; apart /= 2) {
-          larger += __shfl_xor_sync(kAll, larger, apart);
-        }
-        if (i < n && own == 0) to[larger] = key;
-      }
-      __syncthreads();
-      return to;
-    }
-    const int runs = (n + 31) / 32;
-#pragma unroll 1
-    for (int i = thread(); i < runs * 32; i += threads()) {
-      from[i] = warp_sort_descending(i < n ? from[i] : 0);
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int i = thread(); i < n; i += threads()) {
-      const Key key = from[i];
-      int place = 0;
-#pragma unroll 4  // of runs that are searched at once
-      for (int r = 0; r < runs; ++r) place += larger_in_run(from + r * 32, key);
-      to[place] = key;
-    }
-    __syncthreads();
-    return to;
   }
 
   Shared& shared_;

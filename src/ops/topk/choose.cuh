@@ -168,8 +168,7 @@ __device__ inline unsigned before_target(const Row& row, const Stages& stages, i
                                          const Target& target) {
   unsigned count = 0;
 #pragma unroll 1
-  for (auto i = static_cast<int>(threadIdx.x); i < stages.packs(c);
-       i += static_cast<int>(blockDim.x)) {
+  for (int i = stages.thread(); i < stages.packs(c); i += stages.step()) {
     float x[Row::kLanes];
     Row::values(stages.pack(c, i), x);
     const auto column = static_cast<int>(row.column(stages.first(c) + i));

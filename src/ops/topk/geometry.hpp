@@ -1,7 +1,7 @@
 // The launches of the walk through topk, as pure functions. What ships has its own in dispatch/gpu_choose.hpp.
 #pragma once
 
-#include "dispatch/gpu_choose.hpp"
+#include "dispatch/gpu_choose_best.hpp"
 #include "ops/limits.hpp"
 
 namespace onepass::ops::topk::geometry {

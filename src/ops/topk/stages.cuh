@@ -26,6 +26,8 @@ class Stages {
     }
   }
 
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int step() { return static_cast<int>(blockDim.x); }
   __device__ static int size() { return P * step(); }
   __device__ int first(int c) const { return begin_ + c * size(); }
   __device__ int packs(int c) const { return min(size(), end_ - first(c)); }  // perhaps none
@@ -62,8 +64,6 @@ class Stages {
   }
 
  private:
-  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
-  __device__ static int step() { return static_cast<int>(blockDim.x); }
   __device__ Held* slot(int c) const { return memory_ + (kCopies ? c % kSlots : 0) * size(); }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

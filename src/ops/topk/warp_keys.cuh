@@ -19,7 +19,8 @@ template <int Each>
 class WarpKeys {
  public:
   static constexpr int kEach = Each;  // of a lane, at most
-  static constexpr int kOrdered = 8;  // in the end
+  static constexpr int kRoom = kEach * kWarp;
+  static constexpr int kOrdered = 8;  // of a lane, in the end
 
   // By a whole warp, as everything that follows.
   __device__ WarpKeys(Key* keys, int k) : keys_(keys + lane()), k_(k), limit_(lowest_limit()) {}
@@ -32,16 +33,19 @@ class WarpKeys {
     return !__any_sync(kAll, own() + __popc(bits) > kEach);
   }
 
-  // Each lane has what G groups of elements have shown. A NaN has shown nothing.
+  // What a group of elements has shown, of which `largest` is the largest. A NaN has shown nothing.
+  __device__ static unsigned shown(float largest) {
+    return ordered(largest == largest ? largest : minus_infinity<float>());
+  }
+
+  // Each lane has what G groups have shown.
   template <int G>
-  __device__ void bound(const float (&largest)[G]) {
+  __device__ void bound(const unsigned (&word)[G]) {
     const unsigned none = ordered(minus_infinity<float>());
-    unsigned word[G];
     unsigned low = kAll;
     unsigned high = 0;
 #pragma unroll
     for (int g = 0; g < G; ++g) {
-      word[g] = largest[g] == largest[g] ? ordered(largest[g]) : none;
       low = word[g] == none ? low : min(low, word[g]);
       high = max(high, word[g]);
     }
@@ -78,15 +82,38 @@ class WarpKeys {
     }
   }
 
-  // The largest, in order, at `to`, with room for kOrdered a lane; how many there are, K or fewer.
-  __device__ int order(Key* to) {
+  // Those that are above the limit, side by side.
+  __device__ Key* data() const { return keys_ - lane(); }
+  __device__ int count() const { return __reduce_add_sync(kAll, own()); }
+  __device__ void settle() {
     keep();
-    int n = spread();
-    if (n > kOrdered * kWarp) {
-      cut();
-      n = count();
-    }
+    spread();
+  }
+  // There are so many, side by side.
+  __device__ void set_count(int n) { set_own((n - lane() + kWarp - 1) / kWarp); }
+  // More of them, half of the room at most, behind those that lie side by side.
+  __device__ void append(const Key* more, int n) {
+    if (count() + n > kRoom) cut();
+    const int before = count();
+    for (int i = lane(); i < n; i += kWarp) data()[before + i] = more[i];
     __syncwarp();
+    set_count(before + n);
+  }
+  __device__ void copy(Key* to) const {
+    for (unsigned i = 0; i != end_; i += kWarp) to[i + lane()] = keys_[i];
+  }
+  // Keeps the K largest, or a few more, side by side.
+  __device__ void cut() {
+    const Kept kept = cut(*this);
+    limit_ = kept.limit;
+    set_own(kept.own);
+  }
+
+  // Of those that lie side by side the largest, in order, at `to`, with room for kOrdered a lane.
+  __device__ void order(Key* to) {
+    if (count() > kOrdered * kWarp) cut();
+    __syncwarp();
+    const int n = count();
     if (n <= 2 * kWarp) {
       sort<2>(to);
     } else if (n <= 4 * kWarp) {
@@ -95,16 +122,14 @@ class WarpKeys {
       sort<kOrdered>(to);
     }
     __syncwarp();
-    return min(n, k_);
   }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFU;
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
-  // Keys of the lane, and of all.
+  // Keys of the lane.
   __device__ int own() const { return static_cast<int>(end_ / kWarp); }
-  __device__ int count() const { return __reduce_add_sync(kAll, own()); }
   __device__ void set_own(int n) { end_ = static_cast<unsigned>(n * kWarp); }
 
   // As far as there is room for it.
@@ -132,35 +157,28 @@ class WarpKeys {
     __syncwarp();
   }
 
-  // As many to each lane, or one less; how many there are.
-  __device__ int spread() {
+  // As many to each lane, or one less.
+  __device__ void spread() {
     const int own = this->own();
     Key mine[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) mine[i] = i < own ? keys_[kWarp * i] : 0;
     const int until = sum_until(own);
     const int n = __shfl_sync(kAll, until, kWarp - 1);
-    Key* to = keys_ - lane() + (until - own);
+    Key* to = data() + (until - own);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       if (i < own) to[i] = mine[i];
     }
-    set_own((n - lane() + kWarp - 1) / kWarp);
+    set_count(n);
     __syncwarp();
-    return n;
   }
 
-  // Keeps the K largest, or a few more, and spreads them.
   struct Kept {
     Key limit;
     int own;
   };
-  __device__ void cut() {
-    const Kept kept = cut(*this);
-    limit_ = kept.limit;
-    set_own(kept.own);
-  }
   // Bisects the keys themselves. Called, not inlined: it is rare.
   __device__ __noinline__ static Kept cut(WarpKeys of) {
     assume_shared(of.keys_);
