@@ -386,7 +386,8 @@ Problem problem_of(const Case& c) {
   p.in_place = c.in_place;
   p.batch_invariant = c.batch_invariant;
   if (c.op == Op::topk || c.op == Op::gate) p.k = c.k;
-  if (c.op == Op::sample) p.k = std::min(p.cols, c.top_k > 0 ? c.top_k : kUnlessAsked);
+  const bool greedy = c.device == Device::cuda && !c.temperature_rows && c.temperature == 0;
+  if (c.op == Op::sample) p.k = candidates_of_sample(c.top_k, greedy, p.cols);
   return p;
 }
 

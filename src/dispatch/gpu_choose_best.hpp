@@ -72,10 +72,13 @@ inline std::string refuse_stream(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
   if (p.k > kMostStreamK) return "it chooses at most " + std::to_string(kMostStreamK);
   if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
+  // Else nobody has said how many candidates are enough.
+  if (p.op == Op::sample && p.k >= p.cols)
+    return "it takes one top_k for all rows, below all columns";
   return {};
 }
 
-// ---- launches by name: gpu_block:1:256, gpu_cluster:8:512, gpu_grid:33:512, gpu_stream:1:64: blocks a row, threads a block ---
+// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block --------------------
 
 inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, const Machine& m) {
   const std::size_t colon = text.find(':');
@@ -93,8 +96,7 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   };
   if (variant == "gpu_stream") {
     const int warps = threads / kWarp;
-    return p.op == Op::topk && split == 1 && warps >= 1 && warps <= kStreamsAtOnce &&
-                   refuse_stream(p, m).empty()
+    return split == 1 && warps >= 1 && warps <= kStreamsAtOnce && refuse_stream(p, m).empty()
                ? if_fits(stream_of(p, warps))
                : std::nullopt;
   }
@@ -146,7 +148,7 @@ inline bool streams(const Problem& p, const Machine& m) {
 inline Plan best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
-  if (p.op == Op::topk && streams(p, m)) return stream(p, m);
+  if (streams(p, m)) return stream(p, m);
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {

@@ -18,8 +18,9 @@ namespace {
 std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
   if (args.op != Op::sample) return select.k;
   const std::int64_t cols = args.space.cols;
-  if (select.top_k.rows) return on_gpu ? std::min(cols, kUnlessAsked) : cols;
-  return std::min(cols, select.top_k.value > 0 ? select.top_k.value : kUnlessAsked);
+  const bool greedy = on_gpu && !select.temperature.rows && select.temperature.value == 0;
+  if (select.top_k.rows && !on_gpu) return cols;
+  return candidates_of_sample(select.top_k.rows ? 0 : select.top_k.value, greedy, cols);
 }
 
 // What the caller calls the op's output.

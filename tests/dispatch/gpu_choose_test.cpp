@@ -1,6 +1,8 @@
 // The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
 #include "dispatch/gpu_choose_best.hpp"
 
+#include "ops/topk/select.hpp"
+
 #include <gtest/gtest.h>
 
 #include "dispatch/choose.hpp"
@@ -146,6 +148,14 @@ TEST(GpuChooseTest, WhatIsChosen) {
             "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_stream");
+  // A sample's candidates stream where one top_k says how many they are, which it does unless p.k is a usual number or all.
+  const auto sample = [](std::int64_t cols, std::int64_t k) {
+    return Problem{.op = Op::sample, .rows = 1024, .cols = cols, .k = k};
+  };
+  EXPECT_EQ(choose(sample(128256, 64), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(sample(128256, kUnlessAsked), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(sample(100, 100), h200()).variant, "gpu_block");
+  EXPECT_LT(gpu_choose::kMostStreamK, kUnlessAsked);
   // Small blocks where rows are many, so that one selects while others read.
   EXPECT_LT(choose(topk(512, 32000, 150), h200()).threads, gpu_choose::kMostThreads);
 }

@@ -93,10 +93,10 @@ class Topk {
   Array<std::int32_t> indices_;
 };
 
-// One of each kernel: lanes, warps, small blocks, large ones, clusters, the grid, the sort.
+// One of each kernel: lanes, a warp, several, small blocks, large ones, clusters, the grid, the sort.
 const std::vector<std::array<std::int64_t, 3>> kShapes = {
-    {1000, 999, 5}, {1000, 3001, 60}, {600, 3000, 60}, {200, 32000, 128},
-    {3, 50257, 50}, {1, 5000000, 20}, {2, 9000, 3000}};
+    {1000, 999, 5},    {1000, 3001, 60}, {200, 32000, 128}, {600, 3000, 200},
+    {200, 32000, 200}, {3, 50257, 50},   {1, 5000000, 20},  {2, 9000, 3000}};
 
 TEST_F(ChooseGpuTest, RepeatsAreTheSameBits) {
   for (const auto& [rows, cols, k] : kShapes) {
@@ -116,7 +116,8 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
   ASSERT_TRUE(op.run(Context::cuda()).ok());
   const auto expected = op.result().second;
   for (const char* variant : {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128",
-                              "gpu_cluster:4:256", "gpu_cluster:16:512", "gpu_grid:9:256"}) {
+                              "gpu_cluster:4:256", "gpu_cluster:16:512", "gpu_grid:9:256",
+                              "gpu_stream:1:32", "gpu_stream:1:96", "gpu_stream:1:512"}) {
     op.poison();
     const Status status = op.run(Context::cuda(), {.variant = variant});
     if (status.code() == Code::unsupported) continue;  // a GPU without clusters
@@ -170,7 +171,10 @@ TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
                           .seed = Tensor{seeds.data(), DType::i64, {rows}},
                           .offset = 5};
     const auto together = draw(x.data(), rows, cols, options);
-    for (const char* variant : {"", "gpu_block", "gpu_cluster", "gpu_grid"}) {
+    const bool streams = f.temperature == 0 || (f.top_k > 0 && f.top_k <= 128);
+    for (const char* variant :
+         {"", "gpu_block", "gpu_cluster", "gpu_grid", "gpu_stream:1:32", "gpu_stream:1:160"}) {
+      if (std::string_view(variant).starts_with("gpu_stream") && !streams) continue;
       options.variant = variant;
       for (std::int64_t r = 0; r < rows; ++r) {
         options.seed = Tensor{seeds.data() + r, DType::i64, {1}};

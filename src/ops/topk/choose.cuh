@@ -178,6 +178,14 @@ __device__ inline unsigned before_target(const Row& row, const Stages& stages, i
   return count;
 }
 
+// A row's chosen keys, in the block that has them all.
+struct Chosen {
+  Tally total;
+  Key* keys = nullptr;  // largest first
+  int count = 0;        // K, or as many as there are above −inf
+  bool mine = false;    // whether it is this block
+};
+
 // Packs of a stage that have an element above the limit, by their places there.
 struct Found {
   int* packs;       // as many as a stage has

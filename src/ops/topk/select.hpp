@@ -1,6 +1,8 @@
 // What topk, sample and gate ask for beyond the row's logits.
 #pragma once
 
+#include <algorithm>
+
 #include "onepass/select.hpp"
 #include "ops/row/args.hpp"
 
@@ -19,6 +21,10 @@ struct EachRow {
 
 // Candidates of a sample without a top_k: usually enough for a top_p or a min_p.
 inline constexpr std::int64_t kUnlessAsked = 255;
+// And with one for all rows; greedy rows have one.
+constexpr std::int64_t candidates_of_sample(std::int64_t top_k, bool greedy, std::int64_t cols) {
+  return std::min(cols, greedy ? 1 : top_k > 0 ? top_k : kUnlessAsked);
+}
 
 struct Select {
   std::int64_t k =

@@ -29,14 +29,6 @@ struct Meeting {
 };
 static_assert(sizeof(Tally) == gpu_choose::kTallyBytes);
 
-// A row's chosen keys, in the block that has them all.
-struct Chosen {
-  Tally total;
-  Key* keys = nullptr;  // largest first
-  int count = 0;        // K, or as many as there are above −inf
-  bool mine = false;    // whether it is this block
-};
-
 // The blocks of a row, whichever way they meet.
 class Team {
  public:

@@ -18,6 +18,7 @@ Status online_single_pass(const RowArgs& args, const Plan& plan);
 // What ships on the GPU.
 Status gpu_choose(const RowArgs& args, const Plan& plan);
 Status gpu_sample(const RowArgs& args, const Plan& plan);
+Status gpu_sample_stream(const RowArgs& args, const Plan& plan);
 Status gpu_warp(const RowArgs& args, const Plan& plan);
 Status gpu_stream(const RowArgs& args, const Plan& plan);
 Status gpu_sort(const RowArgs& args, const Plan& plan);
