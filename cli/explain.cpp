@@ -55,7 +55,9 @@ Status explain(const Flags& flags) {
       fmt::print(stderr, "onepass: {} (ignored)\n", status.message());
     }
   }
-  const Problem problem = problem_of(c);
+  Case there = c;
+  there.device = machine.device();
+  const Problem problem = problem_of(there);
   Reasons reasons;
   Plan plan;
   if (c.variant.empty()) {

@@ -137,12 +137,12 @@ void expand_on_gpu(const Case& c, std::vector<Case>& out) {
     if (c.device == Device::cuda) out.push_back(c);  // to be refused by name
     return;
   }
-  const Problem problem = problem_of(c);
+  Case each = c;
+  each.device = Device::cuda;
+  const Problem problem = problem_of(each);
   for (const Variant& v : variants(c.op)) {
     if (v.device != Device::cuda) continue;
     if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem, machine).empty()) continue;
-    Case each = c;
-    each.device = Device::cuda;
     each.variant = v.name;
     out.push_back(each);
     if (v.role != Role::ship || !c.variant.empty()) continue;

@@ -169,13 +169,16 @@ Status plan_variant(std::string_view variant, const Problem& problem, const Mach
   const auto launch = chooses(problem.op) ? std::nullopt : gpu_rows::launch_named(variant);
   const auto named =
       chooses(problem.op) ? gpu_choose::plan_named(variant, problem, machine) : std::nullopt;
-  const Variant* found = find_variant(problem.op, launch  ? gpu_rows::variant_of(*launch)
-                                                  : named ? named->variant
-                                                          : variant);
+  // Whose launch it is, so that it can refuse before anybody asks which.
+  const std::string_view of_launch =
+      chooses(problem.op) ? variant.substr(0, variant.find(':')) : variant;
+  const Variant* found =
+      find_variant(problem.op, launch ? gpu_rows::variant_of(*launch) : of_launch);
   if (found == nullptr) return no_such_variant(problem.op, variant);
   if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
     return {Code::unsupported, "variant: " + std::string(variant) + " cannot run this: " + refusal};
   }
+  if (of_launch != variant && !named) return no_such_variant(problem.op, variant);
   say(reasons, variant, ": asked for by name");
   if (launch && !gpu_rows::fits(*launch, problem, machine)) {
     return {Code::unsupported, "variant: " + std::string(variant) + " does not hold such rows"};

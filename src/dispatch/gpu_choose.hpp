@@ -211,8 +211,8 @@ inline int most_candidates(const Plan& plan) {
 // ---- a warp a row, or a few: many long rows --------------------------------------------------------------------
 
 inline constexpr int kStreamStages = 2;
-inline constexpr int kStreamsAtOnce =
-    16;  // warps on a processor: with more, registers would be too few
+// Warps on a processor: with more, registers would be too few.
+inline constexpr int kStreamsAtOnce = 16;
 // That a lane has room for.
 constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
 // Of a lane's elements: 256 of a row's.
@@ -236,11 +236,19 @@ inline Plan stream_of(const Problem& p, int warps) {
   return plan;
 }
 
-// As many warps a row as a processor has room for, all its rows at once. One has two stages at least where they are more than
-// four; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
 constexpr std::int64_t stream_stages(const Problem& p) {
   return ceil_div(packs(p), kWarp * stream_packs(size_of(p.in)));
 }
+// Whether a processor has memory for so many of a plan's blocks. What a kernel declares and what the system keeps of each
+// count, too; a block may have all but the latter.
+constexpr bool fit_together(const Plan& plan, std::int64_t blocks, const Machine& m) {
+  constexpr std::int64_t kBeside = 128 + 1024;
+  const auto each = static_cast<std::int64_t>(plan.shared_bytes) + kBeside;
+  return blocks * each <= m.gpu.block_shared + 1024;
+}
+
+// As many warps a row as a processor has room for, all its rows at once. One has two stages at least where they are eight or
+// more; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
 inline Plan stream(const Problem& p, const Machine& m) {
   const std::int64_t rows = std::max<std::int64_t>(ceil_div(p.rows, m.gpu.processors), 1);
   const std::int64_t stages = stream_stages(p);
@@ -248,7 +256,7 @@ inline Plan stream(const Problem& p, const Machine& m) {
   const std::int64_t useful =
       half && stages < 8 ? 1 : std::max(std::min<std::int64_t>(stages, 4), stages / 2);
   auto warps = static_cast<int>(std::max<std::int64_t>(std::min(kStreamsAtOnce / rows, useful), 1));
-  while (warps > 1 && !fits(stream_of(p, warps), m)) --warps;
+  while (warps > 1 && !fit_together(stream_of(p, warps), rows, m)) --warps;
   return stream_of(p, warps);
 }
 

@@ -70,11 +70,13 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 
 inline std::string refuse_stream(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
+  // All columns, or a usual number, are what there is where nobody has said how many are enough.
+  if (p.op == Op::sample && (p.k > kMostStreamK || p.k >= p.cols)) {
+    return "it takes one top_k for all rows, up to " + std::to_string(kMostStreamK) +
+           " and below all columns, or a temperature of 0";
+  }
   if (p.k > kMostStreamK) return "it chooses at most " + std::to_string(kMostStreamK);
   if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
-  // Else nobody has said how many candidates are enough.
-  if (p.op == Op::sample && p.k >= p.cols)
-    return "it takes one top_k for all rows, below all columns";
   return {};
 }
 

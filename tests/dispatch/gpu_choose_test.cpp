@@ -1,11 +1,10 @@
 // The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
 #include "dispatch/gpu_choose_best.hpp"
 
-#include "ops/topk/select.hpp"
-
 #include <gtest/gtest.h>
 
 #include "dispatch/choose.hpp"
+#include "ops/topk/select.hpp"
 
 namespace onepass {
 namespace {
@@ -52,7 +51,11 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
     // The keys that are left of a cut, spread over the lanes, and one more of each have room; in the end they lie
     // where the stages were.
     EXPECT_GE(gpu_choose::stream_keys(size_of(p.in)), ceil_div(p.k + p.k / 4, kWarp) + 1) << what;
-    EXPECT_GE(gpu_choose::kStreamStages * plan.packs * kPackBytes, 8 * gpu_choose::kKeyBytes)
+    const int stages = gpu_choose::kStreamStages * plan.packs * kPackBytes;
+    EXPECT_GE(stages, 8 * gpu_choose::kKeyBytes) << what;
+    const int keys = gpu_choose::stream_keys(size_of(p.in)) * gpu_choose::kKeyBytes;
+    const int meeting = plan.threads > kWarp ? gpu_choose::kStreamMeetingBytes : 0;
+    EXPECT_EQ(plan.shared_bytes, static_cast<std::size_t>(plan.threads * (stages + keys) + meeting))
         << what;
     return;
   }
@@ -86,8 +89,9 @@ TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
     for (const std::int64_t rows : {1, 2, 7, 32, 128, 1024, 65536}) {
       for (const std::int64_t cols : {1, 5, 1000, 32000, 50257, 262144, 5000000}) {
         for (const std::int64_t k : {1, 50, 128, 256, 1024, 2048, 4000}) {
-          for (const bool plain : {true, false}) {
-            Problem p = topk(rows, cols, std::min(k, cols), DType::bf16);
+          for (const auto& [plain, in] :
+               {std::pair(true, DType::bf16), {true, DType::f32}, {false, DType::bf16}}) {
+            Problem p = topk(rows, cols, std::min(k, cols), in);
             p.only_scaled = plain;
             const Plan plan = choose(p, m);
             ASSERT_FALSE(plan.variant.empty());
@@ -128,8 +132,9 @@ TEST(GpuChooseTest, WarpsOfARow) {
   // As many rows at once as their warps leave room for: a processor has 228 KB, of which each block loses one.
   const Plan two = choose(topk(1024, 128256, 50), h200());
   EXPECT_LE(8 * (two.shared_bytes + 128 + 1024), 233472U);
-  // Where memory is short, fewer.
+  // Where memory is short, fewer; rows of a processor are still there at once.
   EXPECT_EQ(choose(topk(100, 128256, 50), with_shared(89, 101376)).threads, 7 * kWarp);
+  EXPECT_EQ(choose(topk(200, 128256, 50), with_shared(80, 166912)).threads, 6 * kWarp);
 }
 
 TEST(GpuChooseTest, WhatIsChosen) {
@@ -161,15 +166,13 @@ TEST(GpuChooseTest, WhatIsChosen) {
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
-  const auto packs = [](const Problem& p) { return gpu_choose::block(p, h200()).packs; };
-  EXPECT_EQ(packs(topk(128, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(choose(topk(1, 128256, 50, DType::f32), h200()).packs, gpu_choose::kManyPacks);
-  // One stage is all.
-  EXPECT_EQ(choose(topk(1, 128256, 50, DType::bf16), h200()).packs, gpu_choose::kFewPacks);
-  EXPECT_EQ(packs(topk(512, 32000, 128, DType::f32)), gpu_choose::kFewPacks);
-  EXPECT_EQ(packs(topk(1024, 128256, 64, DType::bf16)), gpu_choose::kFewPacks);
-  EXPECT_EQ(packs(topk(512, 128256, 64, DType::f32)),
-            gpu_choose::kManyPacks);  // 63 of the short ones
+  const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
+  EXPECT_EQ(packs(topk(128, 128256, 150, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
+  EXPECT_EQ(packs(topk(512, 32000, 150, DType::f32)), gpu_choose::kFewPacks);
+  // 125 of the short ones.
+  EXPECT_EQ(packs(topk(512, 256512, 150, DType::f32)), gpu_choose::kManyPacks);
   // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;
   const Problem many = topk(1024, 128256, 64, DType::bf16);

@@ -117,7 +117,7 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
   const auto expected = op.result().second;
   for (const char* variant : {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128",
                               "gpu_cluster:4:256", "gpu_cluster:16:512", "gpu_grid:9:256",
-                              "gpu_stream:1:32", "gpu_stream:1:96", "gpu_stream:1:512"}) {
+                              "gpu_stream:1:32", "gpu_stream:1:96", "gpu_stream:1:224"}) {
     op.poison();
     const Status status = op.run(Context::cuda(), {.variant = variant});
     if (status.code() == Code::unsupported) continue;  // a GPU without clusters
@@ -155,9 +155,10 @@ struct Filter {
   std::int64_t top_k;
   double top_p, min_p, temperature;
 };
-constexpr Filter kFilters[] = {
-    {0, 1, 0, 1},   {0, 1, 0, 0},    {40, 1, 0, 1},     {40, 0.9, 0, 0.7},  {0, 0.9, 0, 1},
-    {0, 0.5, 0, 1}, {0, 1, 0.05, 1}, {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1}, {3000, 1, 0.001, 3}};
+constexpr Filter kFilters[] = {{0, 1, 0, 1},        {0, 1, 0, 0},      {40, 1, 0, 1},
+                               {40, 0.9, 0, 0.7},   {0, 0.9, 0, 1},    {0, 0.5, 0, 1},
+                               {0, 1, 0.05, 1},     {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1},
+                               {3000, 1, 0.001, 3}, {100, 1, 0.2, 1},  {128, 0.95, 0.05, 2}};
 
 TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
   constexpr std::int64_t rows = 7, cols = 30011;
@@ -282,6 +283,7 @@ TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
   }
 }
 
+// By blocks, which take a top_k of each row, too, and by warps, which take one for all.
 TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
   constexpr std::int64_t rows = 6, cols = 3000;
   const Array<float> x(normal_logits(rows * cols));
@@ -289,37 +291,45 @@ TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
   const Array<float> temperature(std::vector<float>{1, nan, 1, -1, 0, 1});
   const Array<float> top_p(std::vector<float>{0.9F, 0.9F, 1.5F, 0.9F, 0.9F, 0.9F});
   const Array<std::int64_t> top_k(std::vector<std::int64_t>{50, 50, 50, 50, 50, -1});
-  const Array<std::uint8_t> valid(rows);
-  const Array<float> logprob(rows);
-  const SampleOptions options{.temperature = Tensor{temperature.data(), DType::f32, {rows}},
-                              .top_k = Tensor{top_k.data(), DType::i64, {rows}},
-                              .top_p = Tensor{top_p.data(), DType::f32, {rows}},
-                              .seed = 5,
-                              .logprob = Tensor{logprob.data(), DType::f32, {rows}},
-                              .valid = Tensor{valid.data(), DType::u8, {rows}}};
-  const auto tokens = draw(x.data(), rows, cols, options);
-  EXPECT_EQ(valid.values(), (std::vector<std::uint8_t>{1, 0, 0, 0, 1, 0}));
-  for (const std::size_t r : {1, 2, 3, 5}) EXPECT_EQ(tokens[r], -1);
-  EXPECT_GE(tokens[0], 0);
-  EXPECT_LT(logprob.values()[0], 0);
+  for (const char* variant : {"", "gpu_stream:1:32", "gpu_stream:1:64"}) {
+    const bool own_k = std::string_view(variant).empty();
+    const Array<std::uint8_t> valid(rows);
+    const Array<float> logprob(rows);
+    SampleOptions options{.temperature = Tensor{temperature.data(), DType::f32, {rows}},
+                          .top_k = 50,
+                          .top_p = Tensor{top_p.data(), DType::f32, {rows}},
+                          .seed = 5,
+                          .logprob = Tensor{logprob.data(), DType::f32, {rows}},
+                          .valid = Tensor{valid.data(), DType::u8, {rows}},
+                          .variant = variant};
+    if (own_k) options.top_k = Tensor{top_k.data(), DType::i64, {rows}};
+    const auto tokens = draw(x.data(), rows, cols, options);
+    const std::uint8_t last = own_k ? 0 : 1;
+    EXPECT_EQ(valid.values(), (std::vector<std::uint8_t>{1, 0, 0, 0, 1, last})) << variant;
+    for (const std::size_t r : {1, 2, 3}) EXPECT_EQ(tokens[r], -1) << variant;
+    EXPECT_EQ(tokens[5] == -1, own_k);
+    EXPECT_GE(tokens[0], 0);
+    EXPECT_LT(logprob.values()[0], 0);
 
-  const Array<float> values(rows * 4);
-  const Array<std::int64_t> indices(rows * 4);
-  const Array<std::int64_t> target(std::vector<std::int64_t>{0, 1, cols, -7, 4, 5});
-  const Array<std::int64_t> rank(rows);
-  ASSERT_TRUE(softmax_topk(Context::cuda(), {x.data(), DType::f32, {rows, cols}},
-                           Tensor{values.data(), DType::f32, {rows, 4}},
-                           Tensor{indices.data(), DType::i64, {rows, 4}},
-                           {.temperature = Tensor{temperature.data(), DType::f32, {rows}},
-                            .target = Tensor{target.data(), DType::i64, {rows}},
-                            .target_rank = Tensor{rank.data(), DType::i64, {rows}}})
-                  .ok());
-  const auto ranks = rank.values();
-  const auto chosen = indices.values();
-  for (std::size_t r = 0; r < rows; ++r) {
-    const bool bad_temperature = r == 1 || r == 3 || r == 4;  // 0 is none of a topk's
-    EXPECT_EQ(chosen[4 * r] == -1, bad_temperature) << r;
-    EXPECT_EQ(ranks[r] == -1, bad_temperature || r == 2) << r;
+    const Array<float> values(rows * 4);
+    const Array<std::int64_t> indices(rows * 4);
+    const Array<std::int64_t> target(std::vector<std::int64_t>{0, 1, cols, -7, 4, 5});
+    const Array<std::int64_t> rank(rows);
+    ASSERT_TRUE(softmax_topk(Context::cuda(), {x.data(), DType::f32, {rows, cols}},
+                             Tensor{values.data(), DType::f32, {rows, 4}},
+                             Tensor{indices.data(), DType::i64, {rows, 4}},
+                             {.temperature = Tensor{temperature.data(), DType::f32, {rows}},
+                              .target = Tensor{target.data(), DType::i64, {rows}},
+                              .target_rank = Tensor{rank.data(), DType::i64, {rows}},
+                              .variant = variant})
+                    .ok());
+    const auto ranks = rank.values();
+    const auto chosen = indices.values();
+    for (std::size_t r = 0; r < rows; ++r) {
+      const bool bad_temperature = r == 1 || r == 3 || r == 4;  // 0 is none of a topk's
+      EXPECT_EQ(chosen[4 * r] == -1, bad_temperature) << variant << " " << r;
+      EXPECT_EQ(ranks[r] == -1, bad_temperature || r == 2) << variant << " " << r;
+    }
   }
 }
 

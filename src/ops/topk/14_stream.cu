@@ -1,7 +1,7 @@
 // topk/14_stream: many long rows, a warp each, or a few.
 //
 // Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of 256 groups' maxima.
-//         Nobody waits for anybody else, and what a row takes beside its elements one warp does once, not eight.
+//         Between its first stage and its last a warp waits for nobody.
 // Versus  10_choose: as many warps as fill the GPU in place of blocks that would come in rounds, and wait for each other
 //         at every stage.
 // Bytes   x once.

@@ -4,7 +4,7 @@
 // Versus  11_sample: rows stream through warps in place of blocks that wait at every stage, and there are always enough
 //         candidates, so that no row is read again.
 // Bytes   x once.
-// Limits  one top_k from 1 to 128, and less than all columns; f32, f16, bf16; dense rows, a positive scale and a temperature.
+// Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16, bf16; dense rows, a positive scale.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
 #include "ops/topk/sample.cuh"
@@ -13,6 +13,9 @@
 
 namespace onepass::ops::topk {
 namespace {
+
+// So that a number of candidates that is not above it was asked for.
+static_assert(gpu_choose::kMostStreamK < kUnlessAsked);
 
 template <class Row, class Warps>
 __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sample_streams(

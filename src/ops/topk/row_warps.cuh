@@ -86,9 +86,11 @@ class SeveralWarps {
                      MergeTallies());
   }
 
-  // After a barrier. Keys of all warps.
+  // The keys of all warps, which meet in the first one's room. Nobody may be reading `free` any more.
   template <class Keys>
   __device__ Key* order(Keys& best, Key* free, int& count) const {
+    static_assert(kRankedKeys <= Keys::kRoom);
+    static_assert(gpu_choose::kMostStreamK / 4 * 5 <= Keys::kRoom / 2);  // what a cut leaves
     best.settle();
     if (best.count() > Keys::kRoom / 2) best.cut();
     const int own = best.count();

@@ -72,7 +72,8 @@ static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);
   const auto key = [&](int i) { return keys[min(i, count - 1)]; };
-  const auto z = [&](Key of) { return value_of(of) * factor - state.m; };
+  const float top = value_of(keys[0]) * factor;  // a stream's m is not quite the largest
+  const auto z = [&](Key of) { return value_of(of) * factor - top; };
   const auto weight = [&](int i) {  // a part of the likeliest token's
     const float w = exponential(z(key(i)));
     return i < end ? static_cast<double>(w) : 0;

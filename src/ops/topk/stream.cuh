@@ -107,6 +107,7 @@ class RunningState {
     d_ += row_.sum(tile, shift(s_));
   }
 
+  // Its m is what sums were counted from: near the largest, not always it.
   __device__ State<float> all() const { return merge(before_, {row_.z(s_), d_}); }
 
  private:
