@@ -47,23 +47,19 @@ inline std::string refuse_grid(const Problem& p, const Machine& m) {
   return {};
 }
 
-inline std::string refuse_gate(const Problem& p, const Machine& m) {
+// Rows that a few lanes hold.
+inline std::string refuse_long(const Problem& p, const Machine& m, std::string_view columns) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostExperts || p.k > kMostGateK) {
-    return "it takes up to " + std::to_string(kMostExperts) + " experts and chooses up to " +
-           std::to_string(kMostGateK);
-  }
-  return {};
+  if (p.cols <= kMostExperts && p.k <= kMostGateK) return {};
+  return "it takes up to " + std::to_string(kMostExperts) + " " + std::string(columns) +
+         " and chooses up to " + std::to_string(kMostGateK);
 }
-
+inline std::string refuse_gate(const Problem& p, const Machine& m) {
+  return refuse_long(p, m, "experts");
+}
 inline std::string refuse_warp(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
-  if (p.in == DType::f64) return "it takes f32, f16 and bf16";
-  if (p.cols > kMostExperts || p.k > kMostGateK) {
-    return "it takes up to " + std::to_string(kMostExperts) + " columns and chooses up to " +
-           std::to_string(kMostGateK);
-  }
+  if (std::string refusal = refuse_long(p, m, "columns"); !refusal.empty()) return refusal;
   if (!p.only_scaled || !p.whole_rows) return "it has no masks, and no scale of its own for a row";
   return {};
 }

@@ -41,11 +41,11 @@ __device__ inline typename Join::Value tree_fold(typename Join::Value* slots,
 }
 
 // Warps fold in registers and meet once, in a slot a warp; then each folds the slots for itself.
-template <class Join>
+template <class Join, int MostWarps = 32>
 class BlockFold {
  public:
   using Value = typename Join::Value;
-  using Scratch = Value[32];  // one a warp
+  using Scratch = Value[MostWarps];
 
   __device__ explicit BlockFold(Scratch& of_warp) : of_warp_(of_warp) {}
 

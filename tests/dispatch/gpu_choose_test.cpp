@@ -198,9 +198,18 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   p = topk(4, 9000, 50);
   EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), plan).message().find("clusters"),
             std::string::npos);
-  for (const char* name : {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100",
-                           "gpu_block:2:256", "gpu_grid:0:512", "gpu_block:1:2000000000",
-                           "gpu_cluster:2000000000:512", "gpu_grid:4", "gpu_block:4"}) {
+  // A launch of theirs, too.
+  const Status none = plan_variant("gpu_cluster:4:256", p, without_clusters(), plan);
+  EXPECT_EQ(none.code(), Code::unsupported);
+  EXPECT_NE(none.message().find("clusters"), std::string::npos);
+  const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), plan);
+  EXPECT_EQ(many.code(), Code::unsupported);
+  EXPECT_NE(many.message().find("at most 128"), std::string::npos);
+  for (const char* name :
+       {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100", "gpu_block:2:256",
+        "gpu_grid:0:512", "gpu_block:1:2000000000", "gpu_cluster:2000000000:512", "gpu_grid:4",
+        "gpu_block:4", "gpu_stream:2:64", "gpu_stream:1:16", "gpu_stream:1:544",
+        "gpu_stream:1:2000000000", "gpu_stream:1:40"}) {
     EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
   }
   Reasons reasons;

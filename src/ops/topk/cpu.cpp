@@ -187,10 +187,7 @@ class Chooser {
     offset_ = static_cast<uint64_t>(select_.offset.of(space, row_));
     greedy_ = select_.temperature.of(space, row_) == 0;
     races_ = !greedy_ && filters_.none();
-    k_ = greedy_              ? 1
-         : races_             ? 0
-         : filters_.top_k > 0 ? filters_.top_k
-                              : std::min(kUnlessAsked, space.cols);
+    k_ = races_ ? 0 : candidates_of_sample(filters_.top_k, greedy_, space.cols);
   }
 
   // The race of a tile's tokens against the winner so far; with gaps where many do not run.

@@ -2,7 +2,7 @@
 // tell each other what they have seen: the limit is the row's, not a warp's. Barriers there are at the beginning and at the end.
 #pragma once
 
-#include "merge/warp.cuh"
+#include "merge/block.cuh"
 #include "ops/topk/choose.cuh"
 #include "ops/topk/order.cuh"
 
@@ -25,7 +25,7 @@ class OneWarp {
   __device__ void meet(const unsigned (&)[G]) const {}
   template <int G>
   __device__ void share(unsigned (&)[G]) const {}
-  __device__ Tally fold(Tally mine) const { return group_fold(mine, MergeTallies(), kWarp); }
+  __device__ Tally fold(const Tally& mine) const { return warp_fold(mine, MergeTallies()); }
   // Keys that are not below the limit, largest first, in one of the two places or the other; which, and how many.
   template <class Keys>
   __device__ Key* order(Keys& best, Key* free, int& count) const {
@@ -78,13 +78,7 @@ class SeveralWarps {
     }
   }
 
-  __device__ Tally fold(Tally mine) const {
-    mine = warp_fold(mine, MergeTallies());
-    if (lane() == 0) shared_.tallies[index()] = mine;
-    __syncthreads();
-    return warp_fold(lane() < count() ? shared_.tallies[lane()] : MergeTallies::identity(),
-                     MergeTallies());
-  }
+  __device__ Tally fold(const Tally& mine) const { return Fold(shared_.tallies).all(mine); }
 
   // The keys of all warps, which meet in the first one's room. Nobody may be reading `free` any more.
   template <class Keys>
@@ -125,9 +119,10 @@ class SeveralWarps {
 
   static constexpr unsigned kAll = 0xFFFFFFFFU;
   static constexpr int kGroups = gpu_choose::kStreamGroups;
+  using Fold = BlockFold<MergeTallies, gpu_choose::kStreamsAtOnce>;
 
   struct Shared {
-    Tally tallies[gpu_choose::kStreamsAtOnce];
+    Fold::Scratch tallies;
     unsigned shown[kGroups * kWarp];
     int counts[gpu_choose::kStreamsAtOnce];  // of keys
     int left;

@@ -40,9 +40,7 @@ struct Draw {
 
   // Candidates to look for.
   __device__ int candidates(int most) const {
-    if (greedy || races() || bad) return 1;
-    return static_cast<int>(min(static_cast<long long>(top_k > 0 ? top_k : kUnlessAsked),
-                                static_cast<long long>(most)));
+    return static_cast<int>(candidates_of_sample(top_k, greedy || races() || bad, most));
   }
 };
 

@@ -21,9 +21,9 @@ struct EachRow {
 
 // Candidates of a sample without a top_k: usually enough for a top_p or a min_p.
 inline constexpr std::int64_t kUnlessAsked = 255;
-// And with one for all rows; greedy rows have one.
-constexpr std::int64_t candidates_of_sample(std::int64_t top_k, bool greedy, std::int64_t cols) {
-  return std::min(cols, greedy ? 1 : top_k > 0 ? top_k : kUnlessAsked);
+// And with one; where one token is looked for, one. At most `most`.
+constexpr std::int64_t candidates_of_sample(std::int64_t top_k, bool one, std::int64_t most) {
+  return std::min(most, one ? 1 : top_k > 0 ? top_k : kUnlessAsked);
 }
 
 struct Select {

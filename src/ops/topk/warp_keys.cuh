@@ -89,8 +89,6 @@ class WarpKeys {
     keep();
     spread();
   }
-  // There are so many, side by side.
-  __device__ void set_count(int n) { set_own((n - lane() + kWarp - 1) / kWarp); }
   // More of them, half of the room at most, behind those that lie side by side.
   __device__ void append(const Key* more, int n) {
     if (count() + n > kRoom) cut();
@@ -131,6 +129,8 @@ class WarpKeys {
   // Keys of the lane.
   __device__ int own() const { return static_cast<int>(end_ / kWarp); }
   __device__ void set_own(int n) { end_ = static_cast<unsigned>(n * kWarp); }
+  // There are so many, side by side.
+  __device__ void set_count(int n) { set_own((n - lane() + kWarp - 1) / kWarp); }
 
   // As far as there is room for it.
   template <class KeyOfBit>
