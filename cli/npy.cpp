@@ -144,7 +144,8 @@ class HeaderParser {
       if (out.size() == kMaxRank) {
         return fail(fmt::format("shape has more than {} dimensions", kMaxRank));
       }
-      if (!extent(static_cast<int>(out.size()), out.emplace_back())) return false;
+      const int dimension = static_cast<int>(out.size());
+      if (!extent(dimension, out.emplace_back())) return false;
       if (accept(',')) continue;
       if (out.size() == 1) return unexpected("',' after a lone dimension");
       if (!expect(')')) return false;
