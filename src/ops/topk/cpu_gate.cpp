@@ -91,7 +91,7 @@ class Gate {
 
   // No NaN, and of a softmax no +inf: both are in its sum.
   bool sound(const T* keys, bool soft, State<T> state) const {
-    const auto is_nan = [](auto v) ONEPASS_INLINE { return hn::Ne(v, v); };
+    const auto is_nan = [](auto v) ONEPASS_INLINE { return hn::IsNaN(v); };
     if (soft && std::isnan(state.d)) return false;
     return (soft || CountIf(z_.data(), n_, is_nan) == 0) &&
            (bias_.empty() || CountIf(keys, n_, is_nan) == 0);
