@@ -61,10 +61,10 @@ __device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&large
   }
 }
 
-// Which of 32 elements are above v, a bit each. Of 16-bit elements those at odd places have the upper bits.
+// Which of up to 32 elements are above v, a bit each. Of 16-bit elements those at odd places have the upper bits.
 template <class T, int N>
 __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
-  static_assert(N * Pack<T>::kLanes == 32);
+  static_assert(N * Pack<T>::kLanes <= 32);
   constexpr int kWords = Pack<T>::kWords;
   unsigned bits = 0;
 #pragma unroll

@@ -156,6 +156,36 @@ inline Plan cluster(const Problem& p, const Machine& m) {
   return cluster_of(p, m, split, large_threads(p, split));
 }
 
+// ---- a cluster a row that guesses how many of the K each block has (guess.cuh) ---------------------------------
+
+inline constexpr int kGuessKeys = 256;  // that all blocks send
+inline constexpr int kGuessThreads = 256;
+// K of which a block has more than it sends in one of 200,000 random rows at most.
+constexpr std::int64_t most_guessed(int split) { return split == 16 ? 64 : split == 4 ? 128 : 0; }
+inline constexpr std::size_t kGuessBytes = 10 << 10;  // that its kernel declares
+
+// With as many packs a thread as it takes, whatever else a processor has to do.
+inline Plan guess_of(const Problem& p, const Machine& m, int split) {
+  Plan plan = part("gpu_guess", p, m, split, kGuessThreads, split);
+  if (!plan.general && plan.chunk > kFewPacks * plan.threads) {
+    plan.packs = kManyPacks;
+    plan.shared_bytes = shared_bytes(plan, split, 1);
+  }
+  return plan;
+}
+// A thread has all of its packs at once, and at least one: a block's limit is that of many threads.
+constexpr bool fits_guess(const Problem& p, const Machine& m, const Plan& plan) {
+  return p.k <= most_guessed(plan.split) && !plan.general && plan.threads == kGuessThreads &&
+         fits_cluster(p, m, plan.split, plan.threads) && plan.chunk <= plan.packs * plan.threads &&
+         plan.chunk >= plan.threads &&
+         plan.shared_bytes + kGuessBytes <= static_cast<std::size_t>(m.gpu.block_shared);
+}
+// As many blocks as there are processors for.
+inline Plan guess(const Problem& p, const Machine& m) {
+  const Plan many = guess_of(p, m, 16);
+  return many.blocks <= m.gpu.processors && fits_guess(p, m, many) ? many : guess_of(p, m, 4);
+}
+
 // Keys that a part of the grid leaves at most, and one that counts them: the last block must have room for them
 // beside the K that it has.
 constexpr std::int64_t grid_room(const Problem& p, int threads) {

@@ -64,16 +64,32 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
   return {};
 }
 
-inline std::string refuse_stream(const Problem& p, const Machine& m) {
-  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
+// Dense rows, and a K that is known and not above `most`.
+inline std::string refuse_unless_dense(const Problem& p, std::int64_t most) {
   // All columns, or a usual number, are what there is where nobody has said how many are enough.
-  if (p.op == Op::sample && (p.k > kMostStreamK || p.k >= p.cols)) {
-    return "it takes one top_k for all rows, up to " + std::to_string(kMostStreamK) +
+  if (p.op == Op::sample && (p.k > most || p.k >= p.cols)) {
+    return "it takes one top_k for all rows, up to " + std::to_string(most) +
            " and below all columns, or a temperature of 0";
   }
-  if (p.k > kMostStreamK) return "it chooses at most " + std::to_string(kMostStreamK);
+  if (p.k > most) return "it chooses at most " + std::to_string(most);
   if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
   return {};
+}
+
+inline std::string refuse_stream(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
+  return refuse_unless_dense(p, kMostStreamK);
+}
+
+inline std::string refuse_guess(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_cluster(p, m); !refusal.empty()) return refusal;
+  if (std::string refusal = refuse_unless_dense(p, most_guessed(4)); !refusal.empty()) {
+    return refusal;
+  }
+  const Plan plan = guess(p, m);
+  if (fits_guess(p, m, plan)) return {};
+  if (plan.chunk < plan.threads) return "its rows must have a pack for every thread";
+  return "its blocks must have all of a row in registers";
 }
 
 // ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block --------------------
@@ -106,6 +122,10 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   if (variant == "gpu_cluster" && fits_cluster(p, m, split, threads)) {
     return if_fits(cluster_of(p, m, split, threads));
   }
+  if (variant == "gpu_guess" && most_guessed(split) > 0 && refuse_guess(p, m).empty()) {
+    const Plan plan = guess_of(p, m, split);
+    return fits_guess(p, m, plan) ? if_fits(plan) : std::nullopt;
+  }
   if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
     return if_fits(grid_of(p, m, split, threads));
   return std::nullopt;
@@ -119,6 +139,7 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
     for (int split = 2; split <= gpu_rows::kMostCluster; split *= 2) {
       if (!fits_cluster(p, m, split, threads)) continue;
       names.push_back("gpu_cluster:" + std::to_string(split) + end);
+      names.push_back("gpu_guess:" + std::to_string(split) + end);
     }
     for (int parts = 4; parts <= 256; parts *= 4) {
       if (p.rows * parts > 4 * m.gpu.processors || packs(p) / parts < 64) continue;
@@ -141,12 +162,18 @@ inline bool streams(const Problem& p, const Machine& m) {
          (many || stream_stages(p) > 1);
 }
 
+// Where a cluster that guesses does not wait for others to end.
+inline bool guesses(const Problem& p, const Machine& m) {
+  return refuse_guess(p, m).empty() && guess(p, m).blocks <= m.gpu.processors;
+}
+
 // A few lanes where rows are short; warps of their own where rows are many, and a block where these cannot; a cluster where
-// they are few, the whole GPU where there are no clusters or even they would leave a block with many tiles.
+// they are few, which guesses if it can, the whole GPU where there are no clusters or even they would leave a block with many tiles.
 inline Plan best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
   if (streams(p, m)) return stream(p, m);
+  if (guesses(p, m)) return guess(p, m);
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "dispatch/choose.hpp"
 #include "ops/topk/select.hpp"
 
@@ -58,6 +60,15 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
     EXPECT_EQ(plan.shared_bytes, static_cast<std::size_t>(plan.threads * (stages + keys) + meeting))
         << what;
     return;
+  }
+  if (plan.variant == "gpu_guess") {  // and all that its team counts on
+    EXPECT_EQ(plan.threads, gpu_choose::kGuessThreads) << what;
+    EXPECT_TRUE(plan.split == 16 || plan.split == 4) << what;
+    EXPECT_GE(std::int64_t{plan.packs} * plan.threads * plan.split, gpu_choose::packs(p)) << what;
+    // A block sends more than its share.
+    EXPECT_GE(gpu_choose::kGuessKeys / plan.split, 2 * ceil_div(p.k, plan.split)) << what;
+    EXPECT_LE(plan.shared_bytes + gpu_choose::kGuessBytes, m.gpu.block_shared) << what;
+    EXPECT_GE(gpu_choose::room(plan) / plan.split, p.k + 1) << what;
   }
   EXPECT_EQ(plan.threads & (plan.threads - 1), 0) << what;
   const int room = gpu_choose::room(plan);
@@ -138,8 +149,15 @@ TEST(GpuChooseTest, WarpsOfARow) {
 }
 
 TEST(GpuChooseTest, WhatIsChosen) {
-  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_guess");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
+  EXPECT_EQ(choose(topk(8, 128256, 64), h200()).split, 16);
+  EXPECT_EQ(choose(topk(8, 128256, 65), h200()).variant, "gpu_cluster");  // a fourth does not fit
+  EXPECT_EQ(choose(topk(9, 32000, 50), h200()).split, 4);
+  EXPECT_EQ(choose(topk(33, 32000, 128), h200()).variant, "gpu_guess");
+  EXPECT_EQ(choose(topk(34, 32000, 128), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(33, 32000, 129), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(1, 140000, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
   EXPECT_EQ(choose(topk(66, 128256, 50), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(67, 128256, 50), h200()).variant, "gpu_stream");
@@ -160,9 +178,28 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(sample(128256, 64), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(sample(128256, kUnlessAsked), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(sample(100, 100), h200()).variant, "gpu_block");
+  Problem one = sample(128256, 64);
+  one.rows = 1;
+  EXPECT_EQ(choose(one, h200()).variant, "gpu_guess");
+  one.k = kUnlessAsked;
+  EXPECT_EQ(choose(one, h200()).variant, "gpu_cluster");
   EXPECT_LT(gpu_choose::kMostStreamK, kUnlessAsked);
   // Small blocks where rows are many, so that one selects while others read.
   EXPECT_LT(choose(topk(512, 32000, 150), h200()).threads, gpu_choose::kMostThreads);
+}
+
+// How often one of the blocks has more of the K than it sends, if they are anywhere in the row.
+TEST(GpuChooseTest, AGuessIsSeldomWrong) {
+  for (const int split : {4, 16}) {
+    const auto k = static_cast<int>(gpu_choose::most_guessed(split));
+    const double own = 1.0 / split;
+    double more = 0;
+    for (int i = gpu_choose::kGuessKeys / split + 1; i <= k; ++i) {
+      const double ways = std::lgamma(k + 1) - std::lgamma(i + 1) - std::lgamma(k - i + 1);
+      more += std::exp(ways + i * std::log(own) + (k - i) * std::log1p(-own));
+    }
+    EXPECT_LT(split * more, 1.0 / 200000) << split;
+  }
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
@@ -205,10 +242,21 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), plan);
   EXPECT_EQ(many.code(), Code::unsupported);
   EXPECT_NE(many.message().find("at most 128"), std::string::npos);
+  EXPECT_NE(
+      plan_variant("gpu_guess", topk(4, 900000, 50), h200(), plan).message().find("registers"),
+      std::string::npos);
+  EXPECT_NE(
+      plan_variant("gpu_guess", topk(4, 9000, 129), h200(), plan).message().find("at most 128"),
+      std::string::npos);
+  EXPECT_NE(
+      plan_variant("gpu_guess", topk(4, 3000, 50), h200(), plan).message().find("every thread"),
+      std::string::npos);
+  EXPECT_TRUE(plan_variant("gpu_guess", topk(40, 30000, 50), h200(), plan).ok());
   for (const char* name :
        {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100", "gpu_block:2:256",
         "gpu_grid:0:512", "gpu_block:1:2000000000", "gpu_cluster:2000000000:512", "gpu_grid:4",
-        "gpu_block:4", "gpu_stream:2:64", "gpu_stream:1:16", "gpu_stream:1:544",
+        "gpu_block:4", "gpu_guess:8:256", "gpu_guess:16:512", "gpu_guess:0:256",
+        "gpu_guess:2000000000:256", "gpu_stream:2:64", "gpu_stream:1:16", "gpu_stream:1:544",
         "gpu_stream:1:2000000000", "gpu_stream:1:40"}) {
     EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
   }

@@ -67,10 +67,12 @@ class ChooseGpuTest : public testing::Test {
 class Topk {
  public:
   Topk(std::int64_t rows, std::int64_t cols, std::int64_t k)
+      : Topk(rows, cols, k, normal_logits(rows * cols)) {}
+  Topk(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::vector<float>& logits)
       : rows_(rows),
         cols_(cols),
         k_(k),
-        x_(normal_logits(rows * cols)),
+        x_(logits),
         values_(static_cast<std::size_t>(rows * k)),
         indices_(static_cast<std::size_t>(rows * k)) {}
 
@@ -93,10 +95,10 @@ class Topk {
   Array<std::int32_t> indices_;
 };
 
-// One of each kernel: lanes, a warp, several, small blocks, large ones, clusters, the grid, the sort.
+// One of each kernel: lanes, a warp, several, small blocks, large ones, clusters that guess and others, the grid, the sort.
 const std::vector<std::array<std::int64_t, 3>> kShapes = {
-    {1000, 999, 5},    {1000, 3001, 60}, {200, 32000, 128}, {600, 3000, 200},
-    {200, 32000, 200}, {3, 50257, 50},   {1, 5000000, 20},  {2, 9000, 3000}};
+    {1000, 999, 5}, {1000, 3001, 60}, {200, 32000, 128}, {600, 3000, 200}, {200, 32000, 200},
+    {3, 50257, 50}, {20, 30000, 100}, {3, 50257, 200},   {1, 5000000, 20}, {2, 9000, 3000}};
 
 TEST_F(ChooseGpuTest, RepeatsAreTheSameBits) {
   for (const auto& [rows, cols, k] : kShapes) {
@@ -115,14 +117,78 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
   const Topk op(2, 70001, 40);
   ASSERT_TRUE(op.run(Context::cuda()).ok());
   const auto expected = op.result().second;
-  for (const char* variant : {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128",
-                              "gpu_cluster:4:256", "gpu_cluster:16:512", "gpu_grid:9:256",
-                              "gpu_stream:1:32", "gpu_stream:1:96", "gpu_stream:1:224"}) {
+  for (const char* variant :
+       {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128", "gpu_cluster:4:256",
+        "gpu_cluster:16:512", "gpu_grid:9:256", "gpu_guess", "gpu_guess:16:256", "gpu_stream:1:32",
+        "gpu_stream:1:96", "gpu_stream:1:224"}) {
     op.poison();
     const Status status = op.run(Context::cuda(), {.variant = variant});
     if (status.code() == Code::unsupported) continue;  // a GPU without clusters
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(op.result().second, expected) << variant;
+  }
+}
+
+// The K largest all of one block, which sends fewer; and more elements alike than a block has room for.
+TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
+  constexpr std::int64_t cols = 30011;
+  std::vector<float> together = normal_logits(cols);
+  for (std::int64_t c = 0; c < cols; ++c) {  // 128 elements of each block, in turns
+    if (c / 128 % 16 == 5) together[static_cast<std::size_t>(c)] += 20;
+  }
+  const std::vector<float> alike(cols, 1.0F);
+  for (const std::vector<float>& logits : {together, alike}) {
+    for (const std::int64_t k : {1, 2, 17, 50, 64, 65, 128}) {
+      const Topk op(1, cols, k, logits);
+      ASSERT_TRUE(op.run(Context::cuda(), {.variant = "gpu_sort"}).ok());
+      const auto expected = op.result().second;
+      for (const auto& [variant, most] :
+           {std::pair("gpu_guess:16:256", 64), {"gpu_guess:4:256", 128}}) {
+        if (k > most) continue;
+        op.poison();
+        const Status status = op.run(Context::cuda(), {.variant = variant});
+        if (status.code() == Code::unsupported) continue;  // a GPU without clusters
+        ASSERT_TRUE(status.ok()) << status.message();
+        EXPECT_EQ(op.result().second, expected) << variant << " k " << k;
+      }
+    }
+  }
+}
+
+// Logits whose z is −inf though they are not, in all of a block's part and at its edge; a NaN beside +inf.
+TEST_F(ChooseGpuTest, ExtremesOfOneBlockAreThoseOfTheRow) {
+  constexpr std::int64_t cols = 50257, k = 50;
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> masked = normal_logits(cols);
+  for (std::int64_t c = 0; c < cols; ++c) {
+    if (c / 128 % 16 == 0 || c == cols - 1) {
+      masked[static_cast<std::size_t>(c)] = std::numeric_limits<float>::lowest();
+    }
+  }
+  std::vector<float> broken = normal_logits(cols);
+  broken[0] = inf;
+  broken[5000] = std::nanf("");
+  const std::vector<float> none(cols, std::numeric_limits<float>::lowest());
+  for (const std::vector<float>& logits : {masked, broken, none}) {
+    const Topk op(1, cols, k, logits);
+    const Array<float> lse(1);
+    const auto run = [&](const char* variant) {
+      op.poison();
+      return op.run(
+          Context::cuda(),
+          {.temperature = 0.7, .lse = Tensor{lse.data(), DType::f32, {1}}, .variant = variant});
+    };
+    ASSERT_TRUE(run("gpu_block").ok());
+    const auto expected = op.result();
+    const float expected_lse = lse.values()[0];
+    const Status status = run("gpu_guess");
+    if (status.code() == Code::unsupported) return;  // a GPU without clusters
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(op.result().second, expected.second);
+    for (std::size_t i = 0; i < k; ++i) {
+      EXPECT_EQ(std::isnan(op.result().first[i]), std::isnan(expected.first[i])) << i;
+    }
+    EXPECT_EQ(std::isnan(lse.values()[0]), std::isnan(expected_lse));
   }
 }
 
@@ -172,14 +238,14 @@ TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
                           .seed = Tensor{seeds.data(), DType::i64, {rows}},
                           .offset = 5};
     const auto together = draw(x.data(), rows, cols, options);
-    const bool streams = f.temperature == 0 || (f.top_k > 0 && f.top_k <= 128);
-    for (const char* variant :
-         {"", "gpu_block", "gpu_cluster", "gpu_grid", "gpu_stream:1:32", "gpu_stream:1:160"}) {
-      if (std::string_view(variant).starts_with("gpu_stream") && !streams) continue;
+    const bool by_top_k = f.temperature == 0 || (f.top_k > 0 && f.top_k <= 128);
+    for (const std::string_view variant : {"", "gpu_block", "gpu_cluster", "gpu_grid", "gpu_guess",
+                                           "gpu_stream:1:32", "gpu_stream:1:160"}) {
+      if ((variant.starts_with("gpu_stream") || variant == "gpu_guess") && !by_top_k) continue;
       options.variant = variant;
       for (std::int64_t r = 0; r < rows; ++r) {
         options.seed = Tensor{seeds.data() + r, DType::i64, {1}};
-        if (std::string_view(variant) == "gpu_cluster" && r > 1) break;
+        if (variant == "gpu_cluster" && r > 1) break;
         const auto alone = draw(x.data() + r * cols, 1, cols, options);
         EXPECT_EQ(alone[0], together[static_cast<std::size_t>(r)])
             << variant << ", row " << r << ", top_k " << f.top_k << " top_p " << f.top_p;
@@ -283,15 +349,15 @@ TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
   }
 }
 
-// By blocks, which take a top_k of each row, too, and by warps, which take one for all.
+// By blocks, which take a top_k of each row, too, and by warps and clusters that guess, which take one for all.
 TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
-  constexpr std::int64_t rows = 6, cols = 3000;
+  constexpr std::int64_t rows = 6, cols = 5000;
   const Array<float> x(normal_logits(rows * cols));
   const float nan = std::nanf("");
   const Array<float> temperature(std::vector<float>{1, nan, 1, -1, 0, 1});
   const Array<float> top_p(std::vector<float>{0.9F, 0.9F, 1.5F, 0.9F, 0.9F, 0.9F});
   const Array<std::int64_t> top_k(std::vector<std::int64_t>{50, 50, 50, 50, 50, -1});
-  for (const char* variant : {"", "gpu_stream:1:32", "gpu_stream:1:64"}) {
+  for (const char* variant : {"", "gpu_stream:1:32", "gpu_stream:1:64", "gpu_guess"}) {
     const bool own_k = std::string_view(variant).empty();
     const Array<std::uint8_t> valid(rows);
     const Array<float> logprob(rows);

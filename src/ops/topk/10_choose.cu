@@ -31,15 +31,10 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   const Target target = target_of(common, out, row, at);
   BestKeys best = team.best_of(static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
-  Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
+  const Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
   if (!chosen.mine) return;
   assume_shared(chosen.keys);
-  if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
-    chosen.total.state = broken_state();
-  }
-  const Answer answer(common, out, at, row, chosen.total.state);
-  answer.write_target(target, chosen.total.before);
-  answer.write_keys(chosen.keys, chosen.count, sums);
+  write_chosen(common, out, at, row, temperature, target, chosen, sums);
 }
 
 }  // namespace

@@ -26,14 +26,9 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void str
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
-  Chosen chosen =
+  const Chosen chosen =
       stream_row<Warps>(row, static_cast<int>(out.k), target, static_cast<bool>(out.target_rank));
-  if (!(temperature > 0 && isfinite(temperature))) {  // a row's own that cannot be
-    chosen.total.state = broken_state();
-  }
-  const Answer answer(common, out, at, row, chosen.total.state);
-  answer.write_target(target, chosen.total.before);
-  answer.write_keys(chosen.keys, chosen.count, sums);
+  write_chosen(common, out, at, row, temperature, target, chosen, sums);
 }
 
 }  // namespace

@@ -28,17 +28,7 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sam
   const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
   const int k = draw.candidates(options.most_candidates);
   const Chosen chosen = stream_row<Warps>(row, k, Target{}, false);
-  if (threadIdx.x >= kWarp) return;
-  const State<float> state = chosen.total.state;
-  const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
-  int place = 0;
-  if (valid && !draw.greedy) {
-    const Noise noise = noise_of(common, options, at);
-    place = place_of_winner(draw, noise, row.factor(), chosen, chosen.count < k);
-  }
-  if (threadIdx.x != 0) return;
-  const Key winner = valid ? chosen.keys[place] : 0;
-  write_token(common, options, at, row, state, valid, winner, true);
+  write_draw(common, options, at, row, draw, noise_of(common, options, at), chosen, k);
 }
 
 }  // namespace

@@ -191,4 +191,16 @@ class Answer {
   float lse_;
 };
 
+// What a block has chosen of a row. A temperature of the row's own that cannot be leaves it without an answer.
+template <class Row, class Place>
+__device__ inline void write_chosen(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out,
+                                    std::int64_t at, const Row& row, double temperature,
+                                    const Target& target, const Chosen& chosen,
+                                    BlockFold<Add<float>>::Scratch& sums) {
+  const bool possible = temperature > 0 && isfinite(temperature);
+  const Answer answer(common, out, at, row, possible ? chosen.total.state : broken_state());
+  answer.write_target(target, chosen.total.before);
+  answer.write_keys(chosen.keys, chosen.count, sums);
+}
+
 }  // namespace onepass::ops::topk

@@ -99,6 +99,11 @@ class ChooseRow {
     return Logits::largest(one);
   }
 
+  template <int P>
+  __device__ static float largest(const Held (&held)[P]) {
+    return Logits::largest(held);
+  }
+
   // z of an element as it is stored.
   __device__ float z(float x) const { return x * factor_; }
   __device__ float factor() const { return factor_; }

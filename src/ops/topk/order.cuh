@@ -3,12 +3,39 @@
 
 #include "core/shared.cuh"
 #include "merge/sort.cuh"
+#include "merge/warp.cuh"
 #include "ops/topk/key.cuh"
 
 namespace onepass {
 
 inline constexpr int kCountedKeys = 128;  // so few are ordered by counting,
 inline constexpr int kRankedKeys = 512;   // and so few by runs
+
+// Calls put(place, key) with each of n keys: its place is how many are larger, which Each neighbours count together. By the
+// first Each · n threads; keys lie at a multiple of 16 bytes, with zeros behind them up to a multiple of 8 · Each.
+template <int Each, class Put>
+__device__ inline void place_keys(const Key* keys, int n, Put put) {
+  struct alignas(16) Two {
+    Key a, b;
+  };
+  const int i = static_cast<int>(threadIdx.x) / Each;
+  const int own = static_cast<int>(threadIdx.x) % Each;
+  const Key key = i < n ? keys[i] : 0;
+  int count[8] = {};  // for themselves, so that none waits for another
+#pragma unroll 1
+  for (int j = 2 * own; j < n; j += 8 * Each) {
+#pragma unroll
+    for (int a = 0; a < 4; ++a) {
+      const Two two = *reinterpret_cast<const Two*>(keys + j + a * 2 * Each);
+      count[2 * a] += two.a > key ? 1 : 0;
+      count[2 * a + 1] += two.b > key ? 1 : 0;
+    }
+  }
+  int larger = ((count[0] + count[1]) + (count[2] + count[3])) +
+               ((count[4] + count[5]) + (count[6] + count[7]));
+  larger = group_fold(larger, Add<int>(), Each);
+  if (i < n && own == 0) put(larger, key);
+}
 
 // Keys that a block has in shared memory, the largest first: in one of the two places; which. Few: a key's place is how many
 // are larger, several threads counting for each. More: warps sort runs of 32, and how many are larger is found in each of

@@ -131,6 +131,24 @@ __device__ inline void write_token(const CommonOf<Place>& common,
       .put(0, valid ? log_probability(state, row.z(x)) : std::numeric_limits<float>::quiet_NaN());
 }
 
+// By a block whose candidates, of which it looked for k, are all that the filters can leave.
+template <class Row, class Place>
+__device__ inline void write_draw(const CommonOf<Place>& common,
+                                  const SampleOptionsOfRows<Place>& options, std::int64_t at,
+                                  const Row& row, const Draw& draw, const Noise& noise,
+                                  const Chosen& chosen, int k) {
+  if (threadIdx.x >= kWarp) return;
+  const State<float> state = chosen.total.state;
+  const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
+  int place = 0;
+  if (valid && !draw.greedy) {
+    place = place_of_winner(draw, noise, row.factor(), chosen, chosen.count < k);
+  }
+  if (threadIdx.x != 0) return;
+  const Key winner = valid ? chosen.keys[place] : 0;
+  write_token(common, options, at, row, state, valid, winner, true);
+}
+
 template <class Place>
 SampleOptionsOfRows<Place> sample_options(const Select& select, const RowArgs& args,
                                           int most_candidates) {

@@ -17,7 +17,9 @@ Status online_single_pass(const RowArgs& args, const Plan& plan);
 
 // What ships on the GPU.
 Status gpu_choose(const RowArgs& args, const Plan& plan);
+Status gpu_guess(const RowArgs& args, const Plan& plan);
 Status gpu_sample(const RowArgs& args, const Plan& plan);
+Status gpu_sample_guess(const RowArgs& args, const Plan& plan);
 Status gpu_sample_stream(const RowArgs& args, const Plan& plan);
 Status gpu_warp(const RowArgs& args, const Plan& plan);
 Status gpu_stream(const RowArgs& args, const Plan& plan);

@@ -1,0 +1,54 @@
+// topk/17_sample_guess: a token of each of a few long rows, with a top_k for all of them.
+//
+// Idea    candidates come as 16_guess's do, as many as top_k; one warp filters them and lets the rest race.
+// Versus  15_sample_stream: a cluster a row in place of a warp or a few.
+// Bytes   x once, or, where a guess is wrong, twice.
+// Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows that fit; f32, f16, bf16;
+//         dense rows, a positive scale.
+// Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+
+#include "ops/topk/guess.cuh"
+#include "ops/topk/sample.cuh"
+#include "ops/topk/variants.hpp"
+
+namespace onepass::ops::topk {
+namespace {
+
+template <class Row, int Share>
+__global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
+    const __grid_constant__ typename Row::Args args,
+    const __grid_constant__ CommonOf<FlatPlace> common,
+    const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
+    const __grid_constant__ Meeting meeting) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) std::byte memory[];
+  __shared__ typename Guess<Row, Share>::Shared guessed;
+  __shared__ Team::Shared shared;
+  await_previous();
+  const std::int64_t at = common.first_row + cluster::index();
+  const Draw draw(common, options, at);
+  const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
+  const Guess<Row, Share> guess(guessed, memory, row);
+  guess.ask();
+  const int k = draw.candidates(options.most_candidates);
+  const Noise noise = noise_of(common, options, at);  // while the row is on its way
+  const Chosen chosen = choose_guessed(guess, row, shared, {memory, common.stages, Row::kPacks},
+                                       common, meeting, k, Target{}, false);
+  if (!chosen.mine) return;
+  assume_shared(chosen.keys);
+  write_draw(common, options, at, row, draw, noise, chosen, k);
+#endif
+}
+
+}  // namespace
+
+Status gpu_sample_guess(const RowArgs& args, const Plan& plan) {
+  return with_guess(args, plan, [&]<class Row, int Share>() {
+    const auto options = sample_options<FlatPlace>(*args.select, args,
+                                                   static_cast<int>(gpu_choose::most_guessed(4)));
+    return launch_choose(sample_guesses<Row, Share>, args, plan,
+                         common_of<FlatPlace>(args, plan, args.select->temperature), options);
+  });
+}
+
+}  // namespace onepass::ops::topk
