@@ -26,18 +26,12 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The lanes and vectors of a pack of accumulators, brought together.
-template <class V, class Join>
-HWY_INLINE V JoinPack(const V (&pack)[kPack], Join join) {
+// The vectors of a pack, brought together.
+template <class V, size_t K, class Join>
+HWY_INLINE V JoinPack(const V (&pack)[K], Join join) {
   V all = pack[0];
-  for (size_t k = 1; k < kPack; ++k) all = join(all, pack[k]);
+  for (size_t k = 1; k < K; ++k) all = join(all, pack[k]);
   return all;
-}
-
-template <class D, class V>
-HWY_INLINE hn::TFromD<D> SumOfPack(D d, const V (&pack)[kPack]) {
-  const V all = JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
-  return hn::GetLane(hn::SumOfLanes(d, all));
 }
 
 template <class D, class Stored>
@@ -53,22 +47,36 @@ HWY_INLINE hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, all));
 }
 
+template <class V, size_t K>
+HWY_INLINE V SumOfPack(const V (&pack)[K]) {
+  return JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
+}
+
 // Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
 HWY_INLINE T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
-  V sum[kPack];
-  for (V& v : sum) v = hn::Zero(d);
+  V sum = hn::Zero(d);
   ForEachPack(d, p, n, fill, [&sum, f](auto& v, size_t i) ONEPASS_INLINE {
     f(v, i);
-    for (size_t k = 0; k < std::size(v); ++k) sum[k] = hn::Add(sum[k], v[k]);
+    sum = hn::Add(sum, SumOfPack(v));
   });
-  return SumOfPack(d, sum);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 // How far ahead of the exponentials memory is read, in elements: two tiles of a long row, the
 // next rows where they are short.
 inline constexpr size_t kFetchAhead = 2048;
+
+// As exactly as what was stored deserves.
+template <class Stored, class D, class V, size_t K>
+HWY_INLINE void ExpOf(D d, V (&v)[K]) {
+  if constexpr (std::is_same_v<Stored, PairedBF16>) {
+    ExpOfShort(d, v);
+  } else {
+    ExpOfNonPositive(d, v);
+  }
+}
 
 // v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
 // what is read next is fetched meanwhile.
@@ -76,11 +84,7 @@ template <class D, class Stored, class V, size_t K>
 HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
   Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
   for (V& each : v) each = hn::Sub(each, shift);
-  if constexpr (std::is_same_v<Stored, PairedBF16>) {
-    ExpOfShort(d, v);
-  } else {
-    ExpOfNonPositive(d, v);
-  }
+  ExpOf<Stored>(d, v);
 }
 
 // out = exp(z − shift), whole vectors at a time: out needs room for n rounded up to a vector.
@@ -117,23 +121,98 @@ HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
   return FoldBelow(d, z, n, row, MaxOf(d, z, n));
 }
 
-// The same, and `weights` receives exp(z − m). Before vectors from element i on are written there,
-// alongside(i, vectors) is called, their number a constant: other work for the memory, which the
-// exponentials leave idle.
+// Σ exp(z), where exp(v, i) turns a pack from element i on into its weights, and `weights` receives
+// them. Before they are written there, alongside(i, vectors) is called, the number of vectors a
+// constant: other work for the memory, which the exponentials leave idle.
+template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
+HWY_INLINE T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights, Alongside alongside) {
+  const size_t lanes = hn::Lanes(d);
+  return SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
+    constexpr size_t kVectors = std::extent_v<std::remove_reference_t<decltype(v)>>;
+    exp(v, i);
+    alongside(i, std::integral_constant<size_t, kVectors>());
+    if (kVectors == 1 && n - i < lanes) return StoreTail(d, v[0], weights + i, n - i);
+    for (size_t k = 0; k < kVectors; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
+  });
+}
+
+// FoldTile that keeps the weights.
 template <class D, class Stored, class Alongside, class T = hn::TFromD<D>>
 HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
                              Alongside alongside) {
   const T m = std::max(row.m, MaxOf(d, z, n));
   const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+  const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, shift, v); };
+  return Raise(row, {m, WeighTile(d, z, n, exp, weights, alongside)});
+}
+
+// exp(z − reference) of elements that may lie above the reference, which is finite: of one that is
+// more than kMostAbove above it about exp(kMostAbove), or more.
+inline constexpr int kMostAbove = 64;
+
+template <class D, class Stored>
+class ExpAround {
+  using V = hn::Vec<D>;
+
+ public:
+  ExpAround(D d, hn::TFromD<D> reference) : shift_(hn::Set(d, reference)) {}
+
+  template <size_t K>
+  HWY_INLINE void operator()(V (&v)[K], size_t) const {
+    const D d;
+    for (V& each : v) each = NoMore(d, hn::Sub(each, shift_), kMostAbove);
+    ExpOf<Stored>(d, v);
+  }
+
+ private:
+  V shift_;
+};
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+// As 2^(z·log2 e − shift), with one rounding for both. What the rounded shift is off by is the same
+// for all: a factor, far from 1 only where the reference is huge.
+template <class D>
+class ExpAround<D, PairedBF16> {
+  using V = hn::Vec<D>;
+
+ public:
+  ExpAround(D d, float reference)
+      : log2e_(hn::Set(d, ExpConstants<float>::log2e)),
+        shift_(hn::Mul(hn::Set(d, reference), log2e_)) {}
+
+  template <size_t K>
+  HWY_INLINE void operator()(V (&v)[K], size_t) const {
+    for (V& each : v) each = hn::MulSub(each, log2e_, shift_);
+    ExpOfTwo(D(), v);
+  }
+
+ private:
+  V log2e_, shift_;
+};
+#endif
+
+// WeighTile of a long stretch of whole packs, read in `streams` places at once, which divide it:
+// memory gives more to several streams than to one.
+template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
+HWY_INLINE T WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp, T* weights,
+                          Alongside alongside) {
+  constexpr size_t kAhead = 256;  // bytes: near, for lines of one stream not to drive out another's
   const size_t lanes = hn::Lanes(d);
-  const T sum = SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
-    constexpr size_t kVectors = std::extent_v<std::remove_reference_t<decltype(v)>>;
-    ExpPack(d, z + i, shift, v);
-    alongside(i, std::integral_constant<size_t, kVectors>());
-    if (kVectors == 1 && n - i < lanes) return StoreTail(d, v[0], weights + i, n - i);
-    for (size_t k = 0; k < kVectors; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
-  });
-  return Raise(row, {m, sum});
+  const size_t step = kPack * lanes;
+  const size_t apart = n / streams;
+  hn::Vec<D> sum = hn::Zero(d);
+  for (size_t i = 0, left = n; left > 0; left -= step) {
+    hn::Vec<D> v[kPack];
+    LoadPack(d, z + i, v);
+    Fetch(z + i, kAhead, step * sizeof(Stored));
+    exp(v, i);
+    alongside(i, std::integral_constant<size_t, kPack>());
+    for (size_t k = 0; k < kPack; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
+    sum = hn::Add(sum, SumOfPack(v));
+    i += apart;
+    if (i >= n) i -= n - step;
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 // One state a lane: as many rows side by side as a vector has lanes.

@@ -1,5 +1,5 @@
 // Softmax of long rows past the caches, whatever this machine's plan for them would be: one row is
-// written while the next is folded, tile by tile, and rows begin at every alignment.
+// written while the next is folded, and rows begin at every alignment.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -95,6 +95,57 @@ TEST(OverlapTest, RowsTouchNoOther) {
     for_each_isa([&] {
       SCOPED_TRACE(name(dtype));
       expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
+    });
+  }
+}
+
+// Weights are relative to the largest of a row's first few hundred elements. The rest may be anything.
+TEST(OverlapTest, NothingNeedBeLikeTheFirstFew) {
+  const std::int64_t cols = 5 * kTile + 11;
+  const auto row = [cols](std::vector<double>& values, std::int64_t r) {
+    return values.begin() + r * cols;
+  };
+  for (const DType dtype : kFloating) {
+    std::vector<double> values = numbers(kRows * cols);
+    std::fill_n(row(values, 0), 2 * kTile, -30.0);   // below the rest, not far
+    std::fill_n(row(values, 1), 2 * kTile, -300.0);  // far
+    std::fill_n(row(values, 2), 2 * kTile, 300.0);   // above it
+    std::fill_n(row(values, 3), cols, -60000.0);     // far from 0, and one still far above
+    *(row(values, 3) + 4 * kTile) = 60000.0;
+    for (std::int64_t c = 0; c < cols; ++c) *(row(values, 4) + c) = 0.1 * static_cast<double>(c);
+    *(row(values, 5) + cols - 1) = 200;  // the last
+    if (dtype != DType::f16) std::fill_n(row(values, 6), 3 * kTile, 3e38);
+    const Values x(dtype, {kRows, cols}, values);
+    for_each_isa([&] {
+      SCOPED_TRACE(name(dtype));
+      expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
+    });
+  }
+}
+
+TEST(OverlapTest, LseOfEveryRow) {
+  const std::int64_t cols = 5 * kTile + 11;
+  for (const DType dtype : kFloating) {
+    std::vector<double> values = numbers(kRows * cols);
+    for (std::int64_t r = 1; r < kRows; ++r) {  // about 0, 10, −20, 40, …: all in reach of f16
+      for (std::int64_t c = 0; c < cols; ++c) {
+        values[static_cast<std::size_t>(r * cols + c)] += 5 * std::pow(-2.0, r);
+      }
+    }
+    std::fill_n(values.begin() + 2 * cols, 2 * kTile, -1000.0);
+    const Values x(dtype, {kRows, cols}, values);
+    Values lse(compute_type(dtype), {kRows});
+    SoftmaxOptions options;
+    options.lse = lse.tensor();
+    for_each_isa([&] {
+      SCOPED_TRACE(name(dtype));
+      softmax_past_the_caches(x, dtype, cols, 1, options);
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        oracle::Row z;
+        for (std::int64_t c = 0; c < cols; ++c) z.push_back(x.get(r * cols + c));
+        const double want = oracle::logsumexp(z);
+        EXPECT_NEAR(lse.get(r), want, 1e-6 * (1 + std::abs(want))) << "row " << r;
+      }
     });
   }
 }

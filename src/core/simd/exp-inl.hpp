@@ -1,4 +1,5 @@
-// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target.
+// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target. (Up to 88 there is
+// room for the exponent, too.)
 //
 // exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Adding `shifter` rounds to an integer
 // and leaves n + bias in the low mantissa bits, so that one shift makes the float 2^n. The
@@ -55,15 +56,24 @@ struct ExpConstants<double> {
                                  1.6666666666666667453e-1, 5.0000000000000010221e-1};
 };
 
-// max(lowest, x) that keeps a NaN. x86's instruction does, in this order of operands; others drop it.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V CutOff(D d, V x) {
-  const V lowest = hn::Set(d, ExpConstants<hn::TFromD<D>>::lowest);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  return hn::Max(lowest, x);
+// max(least, x) and min(most, x) that keep a NaN. x86's instructions do, in this order of operands;
+// others drop it.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr bool kLastIsKept = true;
 #else
-  return hn::IfThenElse(hn::Lt(x, lowest), lowest, x);
+inline constexpr bool kLastIsKept = false;
 #endif
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V NoLess(D d, V x, hn::TFromD<D> least) {
+  const V bound = hn::Set(d, least);
+  return kLastIsKept ? hn::Max(bound, x) : hn::IfThenElse(hn::Lt(x, bound), bound, x);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V NoMore(D d, V x, hn::TFromD<D> most) {
+  const V bound = hn::Set(d, most);
+  return kLastIsKept ? hn::Min(bound, x) : hn::IfThenElse(hn::Gt(x, bound), bound, x);
 }
 
 // A few vectors at once, step by step: each step's instructions are independent of each other, and
@@ -75,7 +85,7 @@ HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
   const V shifter = hn::Set(d, C::shifter);
   V r[K], power[K], q[K];
   for (size_t k = 0; k < K; ++k) {
-    x[k] = CutOff(d, x[k]);
+    x[k] = NoLess(d, x[k], C::lowest);
     power[k] = hn::MulAdd(x[k], hn::Set(d, C::log2e), shifter);
   }
   for (size_t k = 0; k < K; ++k) {
@@ -93,17 +103,14 @@ HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
   for (size_t k = 0; k < K; ++k) x[k] = hn::MulAdd(power[k], q[k], power[k]);
 }
 
-// The same for logits of 16 bits. AVX-512 splits a number into its integer and the rest, and scales
-// by a power of two, in one instruction each, −inf and NaN included: 8 instructions in place of 12.
-// x·log2 e is rounded, which leaves a relative error of |x|·1e-7 beside the polynomial's 1.5e-7
-// (none at 0): nothing beside the digits of such logits.
-template <class D, class V, size_t K>
-HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+// 2^x. AVX-512 splits a number into its integer and the rest, and scales by a power of two, in one
+// instruction each, inf and NaN included. The polynomial's relative error is 1.5e-7, and none at 0.
+template <class D, class V, size_t K>
+HWY_INLINE void ExpOfTwo(D d, V (&x)[K]) {
   constexpr float q[] = {9.0170300e-3F, 5.5799913e-2F, 2.4016445e-1F, 6.9315131e-1F, 1.0F};
   V r[K], power[K];
   for (size_t k = 0; k < K; ++k) {
-    x[k] = hn::Mul(x[k], hn::Set(d, ExpConstants<float>::log2e));
     r[k] = V{_mm512_reduce_ps(x[k].raw, _MM_FROUND_FLOOR)};  // x − floor(x)
     power[k] = hn::Set(d, 1.8671300e-3F);
   }
@@ -111,6 +118,17 @@ HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
     for (size_t k = 0; k < K; ++k) power[k] = hn::MulAdd(power[k], r[k], hn::Set(d, each));
   }
   for (size_t k = 0; k < K; ++k) x[k] = V{_mm512_scalef_ps(power[k].raw, x[k].raw)};
+}
+#endif
+
+// ExpOfNonPositive for logits of 16 bits, with 8 instructions in place of 12 where AVX-512 is.
+// x·log2 e is rounded, which leaves a relative error of |x|·1e-7: nothing beside the digits of such
+// logits.
+template <class D, class V, size_t K>
+HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  for (V& each : x) each = hn::Mul(each, hn::Set(d, ExpConstants<float>::log2e));
+  ExpOfTwo(d, x);
 #else
   ExpOfNonPositive(d, x);
 #endif

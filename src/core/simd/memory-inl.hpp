@@ -15,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "core/number.hpp"
+#include "core/simd/inline.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -150,13 +151,18 @@ HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
   return hn::Combine(d16, Convert(d, v[1], stored), Convert(d, v[0], stored));
 }
 
-// The odd halves are in their place; the even ones move down.
+// The odd halves are in their place; the even ones move down. Half a step is added and the rest
+// dropped, so that what lies between two bf16 goes to the upper one. A NaN that came from bf16 has
+// nothing in the bits that could carry it out of NaN.
 template <class D>
 HWY_INLINE auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
   const hn::Repartition<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
-  const auto even = hn::ShiftRight<16>(hn::BitCast(d32, v[0]));
-  return hn::OddEven(hn::BitCast(d16, v[1]), hn::BitCast(d16, even));
+  const auto rounded = [d32](hn::Vec<D> each) ONEPASS_INLINE {
+    return hn::Add(hn::BitCast(d32, each), hn::Set(d32, 0x8000));
+  };
+  return hn::OddEven(hn::BitCast(d16, rounded(v[1])),
+                     hn::BitCast(d16, hn::ShiftRight<16>(rounded(v[0]))));
 }
 #endif
 
@@ -172,36 +178,14 @@ HWY_INLINE void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
   }
 }
 
-// A number that vectors are multiplied by on their way to storage.
-template <class D, class Stored>
-struct Factor {
-  using V = hn::Vec<D>;
-  Factor(D d, hn::TFromD<D> factor) : by(hn::Set(d, factor)) {}
-  HWY_INLINE V operator()(V v) const { return hn::Mul(v, by); }
-  V by;
-};
-
-// To bf16 the product is rounded on the way: at 2^16 times itself a float has the steps that bf16
-// has at 1 times, so what comes back from there is on them, or a NaN, and the rest of its bits can
-// be dropped. For values from 0 to 1: no overflow; three instructions where integers take five.
-template <class D>
-struct Factor<D, PairedBF16> {
-  using V = hn::Vec<D>;
-  Factor(D d, float factor) : by(hn::Set(d, factor)), far(hn::Set(d, factor * 65537)) {}
-  HWY_INLINE V operator()(V v) const {
-    const V there = hn::Mul(v, far);
-    return hn::Add(there, hn::MulSub(v, by, there));
-  }
-  V by, far;
-};
-
 // Kept vectors to p, multiplied.
 template <bool Streaming, size_t Vectors, class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE void StoreScaled(D d, const T* values, const Factor<D, Stored>& factor, Stored* p) {
+HWY_INLINE void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) {
   constexpr size_t kStep = kGroup<T, Stored>;
   for (size_t k = 0; k < Vectors; k += kStep) {
     hn::Vec<D> v[kStep];
-    for (size_t j = 0; j < kStep; ++j) v[j] = factor(hn::LoadU(d, values + (k + j) * hn::Lanes(d)));
+    for (size_t j = 0; j < kStep; ++j)
+      v[j] = hn::Mul(hn::LoadU(d, values + (k + j) * hn::Lanes(d)), factor);
     StoreGroup<Streaming>(d, v, p + k * hn::Lanes(d));
   }
 }

@@ -68,6 +68,12 @@ class RowReader {
   bool dense() const { return stride_ == 1; }
   bool dense_bf16() const { return dense() && dtype_ == DType::bf16; }
 
+  // Whether with_tile hands out what lies in memory, however much of it.
+  bool in_place() const {
+    return dense() && (dtype_ == kOwn || (dtype_ == DType::bf16 && kVectorConvert<T, BF16>) ||
+                       (dtype_ == DType::f16 && kVectorConvert<T, F16>));
+  }
+
   template <class Stored>
   const Stored* at(int64_t c) const {
     return static_cast<const Stored*>(data_) + c * stride_;
@@ -142,6 +148,7 @@ class LogitsReader {
 
   // Whether tiles are handed out as bf16.
   bool dense_bf16() const { return plain_ && x_.dense_bf16(); }
+  bool in_place() const { return plain_ && x_.in_place(); }
 
   template <class Body>
   HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
@@ -285,14 +292,13 @@ class RowWriter {
   template <class D, class Stored>
   HWY_INLINE void store_dense(D d, const T* values, size_t n, T factor, Stored* p) const {
     constexpr size_t kVectors = kGroup<T, Stored>;
-    const Factor<D, Stored> scaled(d, factor);
+    const hn::Vec<D> scaled = hn::Set(d, factor);
     const size_t lanes = hn::Lanes(d);
     const size_t step = kVectors * lanes;
     const auto some_at = [=](size_t i, size_t end) ONEPASS_INLINE {
-      const hn::Vec<D> f = hn::Set(d, factor);
       for (; i < end; i += lanes) {
         const size_t count = HWY_MIN(lanes, end - i);
-        StoreTail(d, hn::Mul(LoadTail(d, values + i, count, T(0)), f), p + i, count);
+        StoreTail(d, hn::Mul(LoadTail(d, values + i, count, T(0)), scaled), p + i, count);
       }
     };
     size_t i = 0;

@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -183,11 +184,16 @@ struct LogSumExpBody : StateBody<Element> {
 };
 
 // Softmax of long rows: one row is written out while the next is read. Between the two lies one row
-// of weights: a tile of the next row is folded into the place of a tile that is being written.
+// of weights: those of the next row take the place of those that are being written.
+//
+// A row's weights are relative to one reference, the largest of a few of its elements, so that
+// nothing waits for a maximum. Where that turns out to have been far from it, as the sum tells, the
+// row is weighed again, from cache, against its maximum.
 template <class T>
 class RowOverlap {
   using Body = SoftmaxBody<T>;
   using Row = typename Body::Row;
+  using D = hn::ScalableTag<T>;
 
  public:
   RowOverlap(const RowArgs& args, const Plan& plan, Keep<T>& keep)
@@ -195,85 +201,156 @@ class RowOverlap {
 
   // Folds `next`, unless null, while the row before it, if any, is written.
   void pass(const Row* next) {
-    State<T> total = identity<T>();
-    for (int64_t tile = 0; tile < ceil_div(cols_ + kGrain - 1, kTile); ++tile) {
-      if (next != nullptr && exchange(*next, tile, total)) continue;
-      if (before_) write(tile);
-      if (next != nullptr) fold(*next, tile, total);
+    if (next == nullptr) {
+      if (before_)
+        for (const Columns part : parts(*before_)) write(part);
+      return before_.reset();
     }
-    before_.reset();
-    if (next == nullptr) return;
+    State<T> total = weigh(*next, reference(*next));
+    const bool near = total.d >= T(0.5) && total.d < std::exp(T(kMostAbove - 1));
+    if (!near) total = weigh_again(*next);
     body_.conclude(*next, total, keep_);
     before_.emplace(*next);
-    before_total_ = total;
+    factor_ = total.d == T(0) ? T(0) : T(1) / total.d;
   }
 
  private:
-  Columns columns(const Row& row, int64_t tile) const {
-    const int64_t skew = row.y.skew();
-    return {tile_begin(cols_, skew, tile), tile_begin(cols_, skew, tile + 1)};
+  static constexpr int64_t kStreams = 6;
+
+  // A row's beginning up to where its output is aligned, what streams divide of it from there on,
+  // and the rest. The weights of the second have the same place in every row.
+  std::array<Columns, 3> parts(const Row& row) const {
+    constexpr int64_t whole = kStreams * kGrain;
+    const int64_t begin = kGrain - row.y.skew();
+    const int64_t end = begin + (cols_ - kGrain) / whole * whole;
+    return {{{0, begin}, {begin, end}, {end, cols_}}};
   }
 
   T* weights(const Row& row, int64_t c) const {
     return keep_.weights + kept_at({0, cols_}, row.y.skew(), c);
   }
 
-  void write(int64_t tile) const {
-    const Columns mine = columns(*before_, tile);
-    if (mine.begin == mine.end) return;
-    body_.finish_kept(*before_, before_total_, mine.begin,
-                      static_cast<size_t>(mine.end - mine.begin), weights(*before_, mine.begin),
-                      keep_.tile_max[tile]);
+  // Calls each(c, n) with pieces of a part: all of it, unless its logits have to be staged.
+  template <class Each>
+  static HWY_INLINE void in_pieces(const Row& row, Columns part, Each each) {
+    const int64_t most = row.z.in_place() ? part.end - part.begin : kTile;
+    for (int64_t c = part.begin; c < part.end; c += most) {
+      each(c, static_cast<size_t>(std::min(most, part.end - c)));
+    }
   }
 
-  void fold(const Row& row, int64_t tile, State<T>& total) {
-    const Columns mine = columns(row, tile);
-    if (mine.begin == mine.end) return;
-    total = body_.fold_kept(row, mine.begin, static_cast<size_t>(mine.end - mine.begin), total,
-                            weights(row, mine.begin), keep_);
-    keep_.tile_max[tile] = total.m;
+  T maximum(const Row& row, Columns part) const {
+    T m = minus_infinity<T>();
+    in_pieces(row, part, [&](int64_t c, size_t n) HWY_ATTR {
+      row.z.with_tile(c, n, keep_.buffers,
+                      [&m, n](auto* z) ONEPASS_INLINE { m = std::max(m, MaxOf(D(), z, n)); });
+    });
+    return m;
   }
 
-  // Both at once, vector by vector, where the tile is a whole one of both rows: memory is then read
-  // and written as evenly as a copy does it. False if the two have to take turns.
-  bool exchange(const Row& row, int64_t tile, State<T>& total) {
-    if (!before_ || before_->paired != row.paired) return false;
-    const Columns out = columns(*before_, tile);
-    const Columns in = columns(row, tile);
-    if (out.end - out.begin != kTile || in.end - in.begin != kTile) return false;
-    const hn::ScalableTag<T> d;
-    const T factor = Body::kept_factor(before_total_, keep_.tile_max[tile]);
-    T* const kept = weights(row, in.begin);
-    const bool done = before_->y.with_stream(out.begin, row.paired, [&](auto* y) HWY_ATTR {
+  static T finite(T m) { return m == minus_infinity<T>() ? T(0) : m; }
+
+  T reference(const Row& row) const {
+    const int64_t begin = parts(row)[1].begin;
+    return finite(maximum(row, {begin, begin + kStreams * kGrain}));
+  }
+
+  // The sum of what weigh(z, n, kept) gives for pieces of a part.
+  template <class Weigh>
+  HWY_INLINE T sum_of(const Row& row, Columns part, Weigh weigh) const {
+    T sum = 0;
+    in_pieces(row, part, [&](int64_t c, size_t n) HWY_ATTR {
+      T* const kept = weights(row, c);
+      sum += row.with_tile(c, n, keep_.buffers,
+                           [=](auto* z) ONEPASS_INLINE { return weigh(z, n, kept); });
+    });
+    return sum;
+  }
+
+  template <class Stored>
+  static HWY_INLINE auto exp_around(const Stored*, T reference) {
+    return ExpAround<D, Stored>(D(), reference);
+  }
+
+  struct Nothing {
+    template <class Vectors>
+    HWY_INLINE void operator()(size_t, Vectors) const {}
+  };
+
+  // With the row before in turns where they are not aligned, at once between.
+  State<T> weigh(const Row& row, T reference) const {
+    const auto [front, middle, back] = parts(row);
+    const auto end_of = [&](Columns end, size_t part) HWY_ATTR {
+      if (before_) write(parts(*before_)[part]);
+      return sum_of(row, end, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+        return WeighTile(D(), z, n, exp_around(z, reference), kept, Nothing());
+      });
+    };
+    T sum = end_of(front, 0);
+    sum += weigh_middle(row, middle, reference);
+    return {reference, sum + end_of(back, 2)};
+  }
+
+  // Vector by vector where the types allow it: memory is then read and written as evenly as a copy
+  // does it.
+  T weigh_middle(const Row& row, Columns middle, T reference) const {
+    const size_t streams = row.z.in_place() ? kStreams : 1;
+    T sum = 0;
+    const auto exchange = [&](auto* y) HWY_ATTR {
       using Out = std::remove_pointer_t<decltype(y)>;
-      const Factor<hn::ScalableTag<T>, Out> scaled(d, factor);
-      total = row.with_tile(in.begin, kTile, keep_.buffers, [=](auto* z) ONEPASS_INLINE {
+      const auto factor = hn::Set(D(), factor_);
+      const T* const first = weights(row, middle.begin);
+      sum = sum_of(row, middle, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
         using In = std::remove_cv_t<std::remove_pointer_t<decltype(z)>>;
-        return FoldTile(d, z, kTile, total, kept, [=](size_t i, auto vectors) ONEPASS_INLINE {
+        const auto write = [=](size_t i, auto vectors) ONEPASS_INLINE {
           if constexpr (CanExchange<In, Out, vectors()>()) {
-            StoreScaled<true, vectors()>(d, kept + i, scaled, y + i);
+            StoreScaled<true, vectors()>(D(), kept + i, factor, y + (kept - first) + i);
           }
-        });
+        };
+        return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, write);
       });
       return true;
+    };
+    if (before_ && before_->paired == row.paired &&
+        before_->y.with_stream(parts(*before_)[1].begin, row.paired, exchange)) {
+      return sum;
+    }
+    if (before_) write(parts(*before_)[1]);
+    return sum_of(row, middle, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+      return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, Nothing());
     });
-    if (done) keep_.tile_max[tile] = total.m;
-    return done;
   }
 
-  // What the types allow that can meet here: pairs with pairs, and no part of a group (kTile is a
-  // multiple of every pack, so none is left over).
+  // What the types allow that can meet here: pairs with pairs, and no part of a group.
   template <class In, class Out, size_t Vectors>
   static constexpr bool CanExchange() {
     return std::is_same_v<In, PairedBF16> == std::is_same_v<Out, PairedBF16> &&
            Vectors % kGroup<T, Out> == 0;
   }
 
+  State<T> weigh_again(const Row& row) const {
+    State<T> total{maximum(row, {0, cols_}), T(0)};
+    const auto shift = hn::Set(D(), finite(total.m));
+    for (const Columns part : parts(row)) {
+      total.d += sum_of(row, part, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+        const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(D(), z + i, shift, v); };
+        return WeighTile(D(), z, n, exp, kept, Nothing());
+      });
+    }
+    return total;
+  }
+
+  // A part of the row before.
+  void write(Columns part) const {
+    before_->y.store(part.begin, static_cast<size_t>(part.end - part.begin),
+                     weights(*before_, part.begin), factor_, before_->paired);
+  }
+
   const Body body_;
   Keep<T>& keep_;
   const int64_t cols_;
-  std::optional<Row> before_;  // folded, its weights kept, to be written
-  State<T> before_total_ = identity<T>();
+  std::optional<Row> before_;  // weighed, its weights kept, to be written
+  T factor_ = T(0);            // by which its weights are multiplied
 };
 
 template <class T>
