@@ -2,7 +2,7 @@
 //
 // A tile is short enough to stay in L1, so its maximum is found first and every element is
 // exponentiated once, against it. What leaves is one State; tiles, threads and rows then merge
-// with the core's merge.
+// with the core's merge. A long stretch of a row can do without the maximum: see WeighStreams.
 
 #if defined(ONEPASS_MERGE_LANE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_MERGE_LANE_INL
@@ -107,10 +107,10 @@ HWY_INLINE State<T> Raise(State<T> row, State<T> tile) {
 template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T tile_max) {
   const T m = std::max(row.m, tile_max);
-  const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
+  const hn::Vec<D> by = hn::Set(d, shift(m));
   const auto* any = AnyOrder(z);
   const T sum = SumOf(d, any, n, minus_infinity<T>(),
-                      [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, any + i, shift, v); });
+                      [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, any + i, by, v); });
   return Raise(row, {m, sum});
 }
 
@@ -141,14 +141,15 @@ template <class D, class Stored, class Alongside, class T = hn::TFromD<D>>
 HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
                              Alongside alongside) {
   const T m = std::max(row.m, MaxOf(d, z, n));
-  const hn::Vec<D> shift = hn::Set(d, m == minus_infinity<T>() ? T(0) : m);
-  const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, shift, v); };
+  const hn::Vec<D> by = hn::Set(d, shift(m));
+  const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, by, v); };
   return Raise(row, {m, WeighTile(d, z, n, exp, weights, alongside)});
 }
 
-// exp(z − reference) of elements that may lie above the reference, which is finite: of one that is
-// more than kMostAbove above it about exp(kMostAbove), or more.
-inline constexpr int kMostAbove = 64;
+// exp(z − reference) of elements that may lie above the reference: of one that is more than
+// kMostAbove above it about exp(kMostAbove), or more. Not farther: a difference is rounded, and the
+// larger it is the more of a weight that costs. The reference is not −inf; +inf gives NaN.
+inline constexpr int kMostAbove = 32;
 
 template <class D, class Stored>
 class ExpAround {
@@ -183,7 +184,7 @@ class ExpAround<D, PairedBF16> {
   template <size_t K>
   HWY_INLINE void operator()(V (&v)[K], size_t) const {
     for (V& each : v) each = hn::MulSub(each, log2e_, shift_);
-    ExpOfTwo(D(), v);
+    Exp2(D(), v);
   }
 
  private:
@@ -192,27 +193,35 @@ class ExpAround<D, PairedBF16> {
 #endif
 
 // WeighTile of a long stretch of whole packs, read in `streams` places at once, which divide it:
-// memory gives more to several streams than to one.
+// memory gives more to several streams than to one. Sums of equal weights would drift: they are
+// brought together in double before they are long.
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
-HWY_INLINE T WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp, T* weights,
-                          Alongside alongside) {
+HWY_INLINE double WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp, T* weights,
+                               Alongside alongside) {
   constexpr size_t kAhead = 256;  // bytes: near, for lines of one stream not to drive out another's
+  constexpr size_t kPacks = 32;   // that are summed together
   const size_t lanes = hn::Lanes(d);
   const size_t step = kPack * lanes;
   const size_t apart = n / streams;
-  hn::Vec<D> sum = hn::Zero(d);
-  for (size_t i = 0, left = n; left > 0; left -= step) {
-    hn::Vec<D> v[kPack];
-    LoadPack(d, z + i, v);
-    Fetch(z + i, kAhead, step * sizeof(Stored));
-    exp(v, i);
-    alongside(i, std::integral_constant<size_t, kPack>());
-    for (size_t k = 0; k < kPack; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
-    sum = hn::Add(sum, SumOfPack(v));
-    i += apart;
-    if (i >= n) i -= n - step;
+  double total = 0;
+  size_t i = 0;
+  for (size_t left = n; left > 0;) {
+    hn::Vec<D> sum = hn::Zero(d);
+    const size_t end = left - HWY_MIN(left, kPacks * step);
+    for (; left > end; left -= step) {
+      hn::Vec<D> v[kPack];
+      LoadPack(d, z + i, v);
+      Fetch(z + i, kAhead, step * sizeof(Stored));
+      exp(v, i);
+      alongside(i, std::integral_constant<size_t, kPack>());
+      for (size_t k = 0; k < kPack; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);
+      sum = hn::Add(sum, SumOfPack(v));
+      i += apart;
+      if (i >= n) i -= n - step;
+    }
+    total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
   }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  return total;
 }
 
 // One state a lane: as many rows side by side as a vector has lanes.

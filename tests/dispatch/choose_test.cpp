@@ -176,6 +176,20 @@ void holds(const std::string& fault, const Problem& p, const Machine& m, const P
   RC_FAIL(fault + ": " + describe(p, m) + ": " + to_string(plan));
 }
 
+RC_GTEST_PROP(ChooseTest, ABatchInvariantPlanIsTheSameForAnyNumberOfRows, ()) {
+  Problem p = *any_problem();
+  const Machine m = *any_machine();
+  p.batch_invariant = true;
+  p.rows = *rc::gen::inRange<std::int64_t>(1, 3000);
+  Problem other = p;
+  other.rows = *rc::gen::inRange<std::int64_t>(1, 3000);
+  const Plan a = choose(p, m), b = choose(other, m);
+  RC_ASSERT(a.variant == b.variant);
+  RC_ASSERT(a.split == b.split);
+  RC_ASSERT(a.resident == b.resident);
+  RC_ASSERT(a.streaming == b.streaming);
+}
+
 RC_GTEST_PROP(ChooseTest, SoundDeterministicAndExplained, ()) {
   const Problem p = *any_problem();
   const Machine m = *any_machine();

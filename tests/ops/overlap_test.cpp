@@ -88,6 +88,8 @@ TEST(OverlapTest, RowsTouchNoOther) {
   for (const DType dtype : kFloating) {
     std::vector<double> values = numbers(kRows * cols);
     values[static_cast<std::size_t>(1 * cols + 3 * kTile)] = kNan;
+    values[static_cast<std::size_t>(2 * cols + 100)] = kInf;  // among the first few
+    values[static_cast<std::size_t>(4 * cols + 100)] = kNan;
     std::fill_n(values.begin() + 3 * cols, cols, -kInf);
     values[static_cast<std::size_t>(5 * cols + 2 * kTile + 5)] = kInf;
     std::fill_n(values.begin() + 6 * cols, 2 * kTile, -kInf);  // and a maximum that rises late
@@ -123,11 +125,51 @@ TEST(OverlapTest, NothingNeedBeLikeTheFirstFew) {
   }
 }
 
+double largest_error(const Values& x, const Values& y, std::int64_t cols) {
+  double largest = 0;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    oracle::Row z;
+    for (std::int64_t c = 0; c < cols; ++c) z.push_back(x.get(r * cols + c));
+    const oracle::Row want = oracle::softmax(z);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const double expected = want[static_cast<std::size_t>(c)];
+      if (expected < 1e-7) continue;
+      largest = std::max(largest, std::abs(y.get(r * cols + c) / expected - 1));
+    }
+  }
+  return largest;
+}
+
+// Additions that all round the same way. (One lane and tiles of 1024, as SCALAR has them, are off by 18
+// ulps; one sum over the row was by 53 and more.)
+TEST(OverlapTest, SumsOfEqualWeightsDoNotDrift) {
+  const std::int64_t cols = 50257;
+  std::vector<double> values(static_cast<std::size_t>(kRows * cols), -0.83);
+  for (std::int64_t r = 0; r < kRows; ++r) values[static_cast<std::size_t>(r * cols + 999)] = 0;
+  std::fill_n(values.begin() + 3 * cols, 2 * kTile, -100.0);  // a row that is weighed again
+  const Values x(DType::f32, {kRows, cols}, values);
+  for_each_isa([&] {
+    EXPECT_LT(largest_error(x, softmax_past_the_caches(x, DType::f32, cols, 1), cols),
+              20 * 0x1p-23);
+  });
+}
+
+// A difference of 40 is rounded to 2e-6.
+TEST(OverlapTest, AFarReferenceCostsNoDigits) {
+  const std::int64_t cols = 5 * kTile + 11;
+  std::vector<double> values = numbers(kRows * cols);
+  for (std::int64_t r = 0; r < kRows; ++r) std::fill_n(values.begin() + r * cols, 600, -40.0);
+  const Values x(DType::f32, {kRows, cols}, values);
+  for_each_isa([&] {
+    EXPECT_LT(largest_error(x, softmax_past_the_caches(x, DType::f32, cols, 1), cols), 8 * 0x1p-23);
+  });
+}
+
 TEST(OverlapTest, LseOfEveryRow) {
   const std::int64_t cols = 5 * kTile + 11;
   for (const DType dtype : kFloating) {
     std::vector<double> values = numbers(kRows * cols);
-    for (std::int64_t r = 1; r < kRows; ++r) {  // about 0, 10, −20, 40, …: all in reach of f16
+    for (std::int64_t r = 1; r < kRows; ++r) {  // about 0, −10, 20, −40, …: all in reach of f16
       for (std::int64_t c = 0; c < cols; ++c) {
         values[static_cast<std::size_t>(r * cols + c)] += 5 * std::pow(-2.0, r);
       }

@@ -59,21 +59,21 @@ struct ExpConstants<double> {
 // max(least, x) and min(most, x) that keep a NaN. x86's instructions do, in this order of operands;
 // others drop it.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-inline constexpr bool kLastIsKept = true;
+inline constexpr bool kBoundsKeepNan = true;
 #else
-inline constexpr bool kLastIsKept = false;
+inline constexpr bool kBoundsKeepNan = false;
 #endif
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V NoLess(D d, V x, hn::TFromD<D> least) {
   const V bound = hn::Set(d, least);
-  return kLastIsKept ? hn::Max(bound, x) : hn::IfThenElse(hn::Lt(x, bound), bound, x);
+  return kBoundsKeepNan ? hn::Max(bound, x) : hn::IfThenElse(hn::Lt(x, bound), bound, x);
 }
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V NoMore(D d, V x, hn::TFromD<D> most) {
   const V bound = hn::Set(d, most);
-  return kLastIsKept ? hn::Min(bound, x) : hn::IfThenElse(hn::Gt(x, bound), bound, x);
+  return kBoundsKeepNan ? hn::Min(bound, x) : hn::IfThenElse(hn::Gt(x, bound), bound, x);
 }
 
 // A few vectors at once, step by step: each step's instructions are independent of each other, and
@@ -107,7 +107,7 @@ HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
 // 2^x. AVX-512 splits a number into its integer and the rest, and scales by a power of two, in one
 // instruction each, inf and NaN included. The polynomial's relative error is 1.5e-7, and none at 0.
 template <class D, class V, size_t K>
-HWY_INLINE void ExpOfTwo(D d, V (&x)[K]) {
+HWY_INLINE void Exp2(D d, V (&x)[K]) {
   constexpr float q[] = {9.0170300e-3F, 5.5799913e-2F, 2.4016445e-1F, 6.9315131e-1F, 1.0F};
   V r[K], power[K];
   for (size_t k = 0; k < K; ++k) {
@@ -128,7 +128,7 @@ template <class D, class V, size_t K>
 HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   for (V& each : x) each = hn::Mul(each, hn::Set(d, ExpConstants<float>::log2e));
-  ExpOfTwo(d, x);
+  Exp2(d, x);
 #else
   ExpOfNonPositive(d, x);
 #endif

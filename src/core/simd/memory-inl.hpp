@@ -152,8 +152,8 @@ HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
 }
 
 // The odd halves are in their place; the even ones move down. Half a step is added and the rest
-// dropped, so that what lies between two bf16 goes to the upper one. A NaN that came from bf16 has
-// nothing in the bits that could carry it out of NaN.
+// dropped, so that what lies halfway between two bf16 goes to the upper one. A NaN that came from bf16
+// has nothing in the bits that could carry it out of NaN.
 template <class D>
 HWY_INLINE auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
   const hn::Repartition<uint16_t, D> d16;

@@ -69,7 +69,7 @@ class RowReader {
   bool dense_bf16() const { return dense() && dtype_ == DType::bf16; }
 
   // Whether with_tile hands out what lies in memory, however much of it.
-  bool in_place() const {
+  bool unstaged() const {
     return dense() && (dtype_ == kOwn || (dtype_ == DType::bf16 && kVectorConvert<T, BF16>) ||
                        (dtype_ == DType::f16 && kVectorConvert<T, F16>));
   }
@@ -148,7 +148,7 @@ class LogitsReader {
 
   // Whether tiles are handed out as bf16.
   bool dense_bf16() const { return plain_ && x_.dense_bf16(); }
-  bool in_place() const { return plain_ && x_.in_place(); }
+  bool unstaged() const { return plain_ && x_.unstaged(); }
 
   template <class Body>
   HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
@@ -304,7 +304,7 @@ class RowWriter {
     size_t i = 0;
     size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(Stored) % step;
     if (streaming_) {
-      // Only a row's first tile: the others begin aligned, see for_each_tile.
+      // Only a row's beginning: other tiles and parts begin aligned, see for_each_tile.
       if (past != 0 && !std::is_same_v<Stored, PairedBF16>) {
         i = HWY_MIN(n, step - past);
         some_at(0, i);

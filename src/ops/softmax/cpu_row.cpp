@@ -1,7 +1,8 @@
 // softmax/cpu_row, cpu_split: softmax, log_softmax and logsumexp over tiles that stay in L1.
 //
-// Idea    a tile folds to one State, tiles merge to the row's; softmax keeps exp(z − tile maximum)
-//         in cache on the way, so that the finish is one multiplication a element.
+// Idea    a tile folds to one State, tiles merge to the row's; softmax keeps exp(z − tile maximum), or,
+//         of long rows, exp(z − a reference), in cache on the way, so that the finish is one
+//         multiplication an element.
 // Versus  cpu_serial: the same fold with a vector of lanes, a tile and a team in place of one
 //         element at a time.
 // Bytes   x once and y once while the weights of a row (softmax) or the row itself (the others)
@@ -75,22 +76,16 @@ struct StateBody {
                                 [=](auto* z) ONEPASS_INLINE { return FoldTile(d, z, n, total); });
         return;
       }
-      T* weights = keep.weights + kept_at(columns, row.y.skew(), c);
-      total = fold_kept(row, c, n, total, weights, keep);
+      T* const weights = keep.weights + kept_at(columns, row.y.skew(), c);
+      total = row.with_tile(c, n, keep.buffers, [=, &row](auto* z) ONEPASS_INLINE {
+        return FoldTile(d, z, n, total, weights, [=, &row](size_t i, auto vectors) ONEPASS_INLINE {
+          row.y.fetch(c + static_cast<int64_t>(i),
+                      vectors * hn::Lanes(d));  // where it will be written
+        });
+      });
       keep.tile_max[tile] = total.m;
     });
     return total;
-  }
-
-  // A tile whose weights are kept; meanwhile the lines that it will be written to are fetched.
-  Partial fold_kept(const Row& row, int64_t c, size_t n, Partial total, T* weights,
-                    Keep<T>& keep) const {
-    const hn::ScalableTag<T> d;
-    return row.with_tile(c, n, keep.buffers, [=, &row](auto* z) ONEPASS_INLINE {
-      return FoldTile(d, z, n, total, weights, [=, &row](size_t i, auto vectors) ONEPASS_INLINE {
-        row.y.fetch(c + static_cast<int64_t>(i), vectors * hn::Lanes(d));
-      });
-    });
   }
 
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
@@ -113,27 +108,14 @@ struct SoftmaxBody : StateBody<Element> {
     const T inverse = empty ? T(0) : T(1) / total.d;
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       if (keep.weights != nullptr) {
-        return finish_kept(row, total, c, n, keep.weights + kept_at(columns, row.y.skew(), c),
-                           keep.tile_max[tile]);
+        return row.y.store(c, n, keep.weights + kept_at(columns, row.y.skew(), c),
+                           factor(total, keep.tile_max[tile]), row.paired);
       }
       T* out = keep.buffers.out;
       row.z.with_tile(c, n, keep.buffers,
                       [=](auto* z) ONEPASS_INLINE { ExpTile(d, z, n, hn::Set(d, shift), out); });
       row.y.store(c, n, out, inverse);
     });
-  }
-
-  // One tile from the weights that the fold kept of it.
-  void finish_kept(const Row& row, Partial total, int64_t c, size_t n, const T* weights,
-                   T tile_max) const {
-    row.y.store(c, n, weights, kept_factor(total, tile_max), row.paired);
-  }
-
-  static T kept_factor(Partial total, T tile_max) {
-    const bool empty = total.d == T(0);
-    const T inverse = empty ? T(0) : T(1) / total.d;
-    const T shift = empty ? T(0) : total.m;
-    return tile_max == total.m ? inverse : std::exp(tile_max - shift) * inverse;
   }
 
   // A hidden column weighs nothing; in a row that is NaN it is NaN with the rest.
@@ -207,15 +189,17 @@ class RowOverlap {
       return before_.reset();
     }
     State<T> total = weigh(*next, reference(*next));
+    // The reference itself weighs 1, but where it was −inf, or so large that it was rounded away.
     const bool near = total.d >= T(0.5) && total.d < std::exp(T(kMostAbove - 1));
     if (!near) total = weigh_again(*next);
     body_.conclude(*next, total, keep_);
     before_.emplace(*next);
-    factor_ = total.d == T(0) ? T(0) : T(1) / total.d;
+    factor_ = factor(total, total.m);
   }
 
  private:
   static constexpr int64_t kStreams = 6;
+  static_assert(kGrain % (kPack * hn::MaxLanes(D())) == 0, "a grain is a number of packs");
 
   // A row's beginning up to where its output is aligned, what streams divide of it from there on,
   // and the rest. The weights of the second have the same place in every row.
@@ -230,10 +214,11 @@ class RowOverlap {
     return keep_.weights + kept_at({0, cols_}, row.y.skew(), c);
   }
 
-  // Calls each(c, n) with pieces of a part: all of it, unless its logits have to be staged.
+  // Calls each(c, n) with pieces of a part: all of it, unless its logits have to be staged or tiles
+  // are asked for.
   template <class Each>
-  static HWY_INLINE void in_pieces(const Row& row, Columns part, Each each) {
-    const int64_t most = row.z.in_place() ? part.end - part.begin : kTile;
+  static HWY_INLINE void in_pieces(const Row& row, Columns part, bool tiles, Each each) {
+    const int64_t most = row.z.unstaged() && !tiles ? part.end - part.begin : kTile;
     for (int64_t c = part.begin; c < part.end; c += most) {
       each(c, static_cast<size_t>(std::min(most, part.end - c)));
     }
@@ -241,30 +226,28 @@ class RowOverlap {
 
   T maximum(const Row& row, Columns part) const {
     T m = minus_infinity<T>();
-    in_pieces(row, part, [&](int64_t c, size_t n) HWY_ATTR {
+    in_pieces(row, part, false, [&](int64_t c, size_t n) HWY_ATTR {
       row.z.with_tile(c, n, keep_.buffers,
                       [&m, n](auto* z) ONEPASS_INLINE { m = std::max(m, MaxOf(D(), z, n)); });
     });
     return m;
   }
 
-  static T finite(T m) { return m == minus_infinity<T>() ? T(0) : m; }
-
   T reference(const Row& row) const {
     const int64_t begin = parts(row)[1].begin;
-    return finite(maximum(row, {begin, begin + kStreams * kGrain}));
+    return shift(maximum(row, {begin, begin + kStreams * kGrain}));
   }
 
-  // The sum of what weigh(z, n, kept) gives for pieces of a part.
-  template <class Weigh>
-  HWY_INLINE T sum_of(const Row& row, Columns part, Weigh weigh) const {
-    T sum = 0;
-    in_pieces(row, part, [&](int64_t c, size_t n) HWY_ATTR {
+  // The sum of what sum(z, n, kept) gives for pieces of a part.
+  template <class Sum>
+  HWY_INLINE double sum_of(const Row& row, Columns part, bool tiles, Sum sum) const {
+    double total = 0;
+    in_pieces(row, part, tiles, [&](int64_t c, size_t n) HWY_ATTR {
       T* const kept = weights(row, c);
-      sum += row.with_tile(c, n, keep_.buffers,
-                           [=](auto* z) ONEPASS_INLINE { return weigh(z, n, kept); });
+      total += static_cast<double>(row.with_tile(
+          c, n, keep_.buffers, [=](auto* z) ONEPASS_INLINE { return sum(z, n, kept); }));
     });
-    return sum;
+    return total;
   }
 
   template <class Stored>
@@ -282,32 +265,33 @@ class RowOverlap {
     const auto [front, middle, back] = parts(row);
     const auto end_of = [&](Columns end, size_t part) HWY_ATTR {
       if (before_) write(parts(*before_)[part]);
-      return sum_of(row, end, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+      return sum_of(row, end, false, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
         return WeighTile(D(), z, n, exp_around(z, reference), kept, Nothing());
       });
     };
-    T sum = end_of(front, 0);
+    double sum = end_of(front, 0);
     sum += weigh_middle(row, middle, reference);
-    return {reference, sum + end_of(back, 2)};
+    sum += end_of(back, 2);
+    return {reference, static_cast<T>(sum)};
   }
 
   // Vector by vector where the types allow it: memory is then read and written as evenly as a copy
   // does it.
-  T weigh_middle(const Row& row, Columns middle, T reference) const {
-    const size_t streams = row.z.in_place() ? kStreams : 1;
-    T sum = 0;
+  double weigh_middle(const Row& row, Columns middle, T reference) const {
+    const size_t streams = row.z.unstaged() ? kStreams : 1;
+    double sum = 0;
     const auto exchange = [&](auto* y) HWY_ATTR {
       using Out = std::remove_pointer_t<decltype(y)>;
-      const auto factor = hn::Set(D(), factor_);
+      const auto by = hn::Set(D(), factor_);
       const T* const first = weights(row, middle.begin);
-      sum = sum_of(row, middle, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+      sum = sum_of(row, middle, false, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
         using In = std::remove_cv_t<std::remove_pointer_t<decltype(z)>>;
-        const auto write = [=](size_t i, auto vectors) ONEPASS_INLINE {
-          if constexpr (CanExchange<In, Out, vectors()>()) {
-            StoreScaled<true, vectors()>(D(), kept + i, factor, y + (kept - first) + i);
+        const auto write_before = [=](size_t i, auto vectors) ONEPASS_INLINE {
+          if constexpr (kMeet<In, Out>) {
+            StoreScaled<true, vectors()>(D(), kept + i, by, y + (kept - first) + i);
           }
         };
-        return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, write);
+        return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, write_before);
       });
       return true;
     };
@@ -316,28 +300,26 @@ class RowOverlap {
       return sum;
     }
     if (before_) write(parts(*before_)[1]);
-    return sum_of(row, middle, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+    return sum_of(row, middle, false, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
       return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, Nothing());
     });
   }
 
-  // What the types allow that can meet here: pairs with pairs, and no part of a group.
-  template <class In, class Out, size_t Vectors>
-  static constexpr bool CanExchange() {
-    return std::is_same_v<In, PairedBF16> == std::is_same_v<Out, PairedBF16> &&
-           Vectors % kGroup<T, Out> == 0;
-  }
+  // Of the types that can be, those that do: pairs come with pairs.
+  template <class In, class Out>
+  static constexpr bool kMeet = std::is_same_v<In, PairedBF16> == std::is_same_v<Out, PairedBF16>;
 
   State<T> weigh_again(const Row& row) const {
-    State<T> total{maximum(row, {0, cols_}), T(0)};
-    const auto shift = hn::Set(D(), finite(total.m));
+    const T m = maximum(row, {0, cols_});
+    const auto by = hn::Set(D(), shift(m));
+    double sum = 0;
     for (const Columns part : parts(row)) {
-      total.d += sum_of(row, part, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
-        const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(D(), z + i, shift, v); };
+      sum += sum_of(row, part, true, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
+        const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(D(), z + i, by, v); };
         return WeighTile(D(), z, n, exp, kept, Nothing());
       });
     }
-    return total;
+    return {m, static_cast<T>(sum)};
   }
 
   // A part of the row before.
@@ -359,7 +341,6 @@ void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* m
   Keep<T> keep{.buffers = buffers};
   keep.weights =
       reinterpret_cast<T*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
-  keep.tile_max = keep.weights + kept_weights(args.space.cols, 1);
   RowOverlap<T> overlap(args, plan, keep);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
