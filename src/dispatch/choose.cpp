@@ -18,9 +18,6 @@ namespace {
 
 std::size_t compute_bytes(const Problem& p) { return size_of(compute_type(p.in)); }
 
-// What a plan that shall not depend on the number of rows takes it for.
-constexpr std::int64_t kManyRows = 1024;
-
 int worthwhile_threads(const Problem& p, const Machine& m, Reasons* reasons) {
   const std::int64_t elements = p.rows * p.cols;
   const std::int64_t useful = std::max<std::int64_t>(1, elements / m.tuning.grain);
@@ -97,9 +94,12 @@ Plan complete(std::string_view variant, const Problem& p, const Machine& m, int 
     say(reasons, plan.resident ? "weights stay in cache: " : "x is read twice: the weights take ",
         kept, " bytes a thread, and there is room for ", static_cast<std::int64_t>(room));
   }
-  const double rows = static_cast<double>(p.batch_invariant ? kManyRows : p.rows);
-  const double written = rows * static_cast<double>(p.cols) * static_cast<double>(size_of(p.out)) *
-                         traffic(p.op).writes;
+  const double written = static_cast<double>(p.rows) * static_cast<double>(p.cols) *
+                         static_cast<double>(size_of(p.out)) * traffic(p.op).writes;
+  if (tiled && p.batch_invariant) {  // streams begin where the output is aligned
+    say(reasons, "stores through the caches: a row's bits shall not depend on where it lies");
+    return plan;
+  }
   if (tiled && m.tuning.streaming_bytes > 0 && written > 0 && !p.in_place && p.unit_stride) {
     plan.streaming = written >= static_cast<double>(m.tuning.streaming_bytes);
     say(reasons, plan.streaming ? "streaming stores: " : "stores through the caches: ", written,
@@ -132,8 +132,9 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");
     return plan;
   }
+  // Without regard to the number of rows: as if there were many.
   Problem judged = p;
-  if (p.batch_invariant) judged.rows = kManyRows;
+  if (p.batch_invariant) judged.rows = 1024;
   const auto tuned = m.tuned != nullptr ? m.tuned->find(judged, m) : std::nullopt;
   const gpu_rows::Launch launch = tuned ? *tuned : gpu_rows::derived_launch(judged, m);
   const bool by_rows = launch.kernel == gpu_rows::Kernel::grid;  // how it cuts a row
