@@ -73,7 +73,7 @@ HWY_INLINE hn::Vec<D> LoadAs(D d, const F16* p) {
 
 template <class D, class Stored, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
-#if !HWY_MEM_OPS_MIGHT_FAULT
+#if !HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_SCALAR  // which loads before it asks the mask
   if constexpr (std::is_same_v<T, Stored>) {
     return hn::IfThenElse(hn::FirstN(d, count), hn::MaskedLoad(hn::FirstN(d, count), d, p),
                           hn::Set(d, fill));
