@@ -184,8 +184,9 @@ HWY_INLINE void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) 
   constexpr size_t kStep = kGroup<T, Stored>;
   for (size_t k = 0; k < Vectors; k += kStep) {
     hn::Vec<D> v[kStep];
-    for (size_t j = 0; j < kStep; ++j)
+    for (size_t j = 0; j < kStep; ++j) {
       v[j] = hn::Mul(hn::LoadU(d, values + (k + j) * hn::Lanes(d)), factor);
+    }
     StoreGroup<Streaming>(d, v, p + k * hn::Lanes(d));
   }
 }

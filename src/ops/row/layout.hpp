@@ -46,11 +46,6 @@ inline void for_each_tile(Columns range, std::int64_t skew, Body body) {
   }
 }
 
-// Where tile `index` of a whole row begins, and so where the one before it ends.
-constexpr std::int64_t tile_begin(std::int64_t cols, std::int64_t skew, std::int64_t index) {
-  return index == 0 ? 0 : std::min(cols, index * kTile - skew % kGrain);
-}
-
 constexpr std::int64_t most_tiles(std::int64_t cols) { return cols / (kTile - kGrain + 1) + 2; }
 
 // Elements a worker keeps of one piece: the weights, with room for a beginning that is not aligned,

@@ -78,9 +78,9 @@ struct StateBody {
       }
       T* const weights = keep.weights + kept_at(columns, row.y.skew(), c);
       total = row.with_tile(c, n, keep.buffers, [=, &row](auto* z) ONEPASS_INLINE {
+        // Meanwhile the lines that it will be written to are fetched.
         return FoldTile(d, z, n, total, weights, [=, &row](size_t i, auto vectors) ONEPASS_INLINE {
-          row.y.fetch(c + static_cast<int64_t>(i),
-                      vectors * hn::Lanes(d));  // where it will be written
+          row.y.fetch(c + static_cast<int64_t>(i), vectors * hn::Lanes(d));
         });
       });
       keep.tile_max[tile] = total.m;
@@ -184,8 +184,8 @@ class RowOverlap {
   // Folds `next`, unless null, while the row before it, if any, is written.
   void pass(const Row* next) {
     if (next == nullptr) {
-      if (before_)
-        for (const Columns part : parts(*before_)) write(part);
+      if (!before_) return;
+      for (const Columns part : parts(*before_)) write(part);
       return before_.reset();
     }
     State<T> total = weigh(*next, reference(*next));
