@@ -88,13 +88,13 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
 	$(program) bench --workload workloads/perf_topk_walk.txt --json results/$(MACHINE)/topk_walk.json
-	$(program) bench --workload workloads/perf_attention_walk.txt --json results/$(MACHINE)/attention_walk.json
+	$(program) bench --workload workloads/perf_attention_walk.txt --rest 100 --json results/$(MACHINE)/attention_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) bench --device cuda --workload workloads/perf_topk.txt --variants auto \
 	  --json results/$(MACHINE)/topk.json
-	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants auto \
+	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants auto --rest 100 \
 	  --json results/$(MACHINE)/attention.json
-	$(program) bench --device cuda --workload workloads/perf_attention_ragged.txt --variants auto \
+	$(program) bench --device cuda --workload workloads/perf_attention_ragged.txt --variants auto --rest 100 \
 	  --json results/$(MACHINE)/attention_ragged.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \
 	  --json results/$(MACHINE)/no_clusters.json

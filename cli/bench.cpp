@@ -240,6 +240,7 @@ Status bench(const Flags& flags) {
   const Machine machine = host();
   results.environment =
       on_gpu ? gpu_environment() : detect_environment(std::string(machine.isa), machine.threads);
+  if (flags.protocol.rest_ms > 0) results.limits["rest_ms"] = flags.protocol.rest_ms;
   {
     Progress progress("bench", static_cast<std::int64_t>(cases.size()));
     for (const Case& c : cases) {
@@ -302,6 +303,10 @@ void add_bench(CLI::App& app, int& exit) {
   command->add_option("--runs", flags->protocol.runs, "runs, the candidates taking turns")
       ->check(CLI::PositiveNumber);
   command->add_option("--warmup", flags->protocol.warmup, "untimed calls first")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--rest", flags->protocol.rest_ms,
+                   "ms without work before each run, for a clock that falls under load")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--seconds", flags->protocol.seconds, "longest run of one candidate")
       ->check(CLI::PositiveNumber);

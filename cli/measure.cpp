@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "cli/attention.hpp"
 #include "cli/call.hpp"
@@ -157,6 +158,7 @@ class Measurement {
       for (Candidate& c : candidates_) {
         if (used_up(c)) continue;
         tell(fmt::format("{} {}: run {}/{}", to_string(case_), c.name, r + 1, protocol_.runs));
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(protocol_.rest_ms));
         case_.device == Device::cuda ? one_gpu_run(c) : one_run(c);
       }
     }

@@ -15,6 +15,7 @@ struct Protocol {
   int runs = 5;          // candidates take turns: one run each, this often
   int warmup = 3;        // untimed calls before the first run
   double seconds = 0.5;  // a run ends after this long, whatever iters says
+  double rest_ms = 0;    // before each run
 };
 
 std::vector<std::string> split_names(const std::string& text);

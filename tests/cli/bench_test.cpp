@@ -1,6 +1,7 @@
 // onepass bench: what it measures, what it writes, what it refuses.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/results.hpp"
@@ -112,6 +113,15 @@ TEST_F(BenchTest, EveryOpAndOptionIsMeasuredAndRight) {
   }
 }
 
+TEST_F(BenchTest, RestsBeforeEveryRun) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Results results = bench(
+      {"softmax", "--rows", "8", "--cols", "64", "--rest", "30", "--variants", "cpu_row,copy"});
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took.count(), 2 * 2 * 30);  // two candidates, two runs
+  EXPECT_EQ(results.limits.at("rest_ms"), 30);
+}
+
 TEST_F(BenchTest, Refuses) {
   const Words tiny = {"bench", "softmax", "--rows", "8",      "--cols",
                       "600",   "--iters", "1",      "--runs", "1"};
@@ -123,6 +133,7 @@ TEST_F(BenchTest, Refuses) {
   bad(with({"--variants", "cpu_row,cpu_none"}), kUsage, {"'cpu_none'"});
   bad(with({"--variants", "cpu_short"}), kCannot, {"cpu_short", "512"});
   bad(with({"--dtype", "f31"}), kUsage, {"f31"});
+  bad(with({"--rest", "-1"}), kUsage, {"--rest", "-1"});
   bad({"bench", "softmux", "--rows", "8", "--cols", "8"}, kUsage, {"'softmux'"});
   bad({"bench", "softmax", "--problem", "0x8"}, kUsage, {"0x8"});
   bad({"bench", "softmax", "--problem", "8by8"}, kUsage, {"8by8"});
