@@ -56,6 +56,9 @@ struct Runner {
   __device__ Runner(float logit, std::uint32_t noise, unsigned index)
       : z(logit), word(noise), token(index), guess(logit + gumbel_guess(noise)) {}
 
+  // Works the guess out here and now, and not where it is looked at first.
+  __device__ void settle() { asm volatile("" : "+f"(guess)); }
+
   __device__ bool runs() const { return guess > minus_infinity<float>(); }
   // Noisy logits as keys, so that the largest wins and the lower token where two are equal; 0: nobody's.
   __device__ Key key() const { return runs() ? key_of(z + gumbel_of(word), token) : 0; }

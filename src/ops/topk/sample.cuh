@@ -16,6 +16,13 @@ struct SampleOptionsOfRows {
   int most_candidates;
 };
 
+// What a row is divided by. 0, where the largest is taken, and what cannot be leave it as it is.
+template <class Place>
+__device__ inline double temperature_of_draw(const CommonOf<Place>& common, std::int64_t row) {
+  const double t = value_for(common.space, common.temperature, row);
+  return t > 0 && isfinite(t) ? t : 1;
+}
+
 // One row's options. What cannot be makes the row invalid.
 struct Draw {
   double temperature, top_p, min_p;
@@ -54,9 +61,8 @@ __device__ inline Noise noise_of(const CommonOf<Place>& common,
 
 // Which of the sorted keys wins among those that the filters leave; −1 where these are more than there are. By one warp:
 // the candidates are few, and nobody has to wait for another.
-// Called with copies, which are in registers.
-static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float factor,
-                                                   Chosen chosen, bool whole) {
+__device__ inline int place_of_winner(const Draw& draw, const Noise& noise, float factor,
+                                      const Chosen& chosen, bool whole) {
   const Key* keys = chosen.keys;
   assume_shared(keys);
   const int count = chosen.count;
@@ -65,7 +71,8 @@ static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float
   const bool by_k = draw.top_k > 0 && count >= draw.top_k;
   if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
     return -1;  // a part of what nobody knows
-  // Some neighbours each, two at a time, so that what one waits for the other does, too.
+  // Some neighbours each, two at a time, so that what one waits for the other does, too. The first two have their weights and
+  // their noise worked out side by side: most lanes have no more.
   const int each = (count + 2 * kWarp - 1) / (2 * kWarp) * 2;
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);
@@ -76,17 +83,22 @@ static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float
     const float w = exponential(z(key(i)));
     return i < end ? static_cast<double>(w) : 0;
   };
-  double mine = 0;
+  const auto runner = [&](int i) {
+    return Runner(z(key(i)), noise.of(index_of(key(i))), index_of(key(i)));
+  };
+  const double first_weights[2] = {weight(begin), weight(begin + 1)};
+  Runner first[2] = {runner(begin), runner(begin + 1)};
+  first[0].settle();
+  first[1].settle();
+  double mine = first_weights[0] + first_weights[1];
 #pragma unroll 1
-  for (int i = begin; i < end; i += 2) mine += weight(i) + weight(i + 1);
+  for (int i = begin + 2; i < end; i += 2) mine += weight(i) + weight(i + 1);
   const double until = sum_until(mine);
   const double all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
   const double total = draw.top_k > 0 ? all : static_cast<double>(state.d);
   double sum = until - mine;
   int left = count + 1;
-#pragma unroll 1
-  for (int i = begin; i < end && left > count; i += 2) {
-    const double two[2] = {weight(i), weight(i + 1)};
+  const auto filter = [&](const double(&two)[2], int i) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       sum += two[j];
@@ -94,6 +106,12 @@ static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float
       const bool enough = draw.top_p < 1 && sum >= draw.top_p * total;
       if (left > count && i + j < end && (below || enough)) left = below ? i + j : i + j + 1;
     }
+  };
+  filter(first_weights, begin);
+#pragma unroll 1
+  for (int i = begin + 2; i < end && left > count; i += 2) {
+    const double two[2] = {weight(i), weight(i + 1)};
+    filter(two, i);
   }
   left = __reduce_min_sync(0xFFFFFFFFU, left);
   if (left > count) {
@@ -103,14 +121,17 @@ static __device__ __noinline__ int place_of_winner(Draw draw, Noise noise, float
   Contest contest;
   int place = 0;
   const int last = min(end, left);
-#pragma unroll 1
-  for (int i = begin; i < last; i += 2) {
-    const auto runner = [&](Key of) { return Runner(z(of), noise.of(index_of(of)), index_of(of)); };
-    const Runner two[2] = {runner(key(i)), runner(key(i + 1))};
+  const auto enter = [&](const Runner(&two)[2], int i) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       if (i + j < last && contest.enter(two[j])) place = i + j;
     }
+  };
+  enter(first, begin);
+#pragma unroll 1
+  for (int i = begin + 2; i < last; i += 2) {
+    const Runner two[2] = {runner(i), runner(i + 1)};
+    enter(two, i);
   }
   return __shfl_sync(0xFFFFFFFFU, place, lane_of_winner(contest));
 }
