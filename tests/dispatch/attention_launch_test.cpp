@@ -227,6 +227,38 @@ TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   EXPECT_GE(before.split, 8);
 }
 
+// Keys are loaded by the 128 where a head has dim 64 and its rows' keys are one block's; what is planned with is what the
+// kernel takes.
+TEST(AttentionLaunchTest, TilesDoubleWhereNobodySharesThem) {
+  using namespace attention_launch;
+  const auto bytes = [](Problem p, auto&& change) {
+    change(p);
+    return mma(p, h200()).shared_bytes;
+  };
+  const auto as_it_is = [](Problem&) {};
+  constexpr std::size_t once = flash_bytes({64, 64}, 128);
+  constexpr std::size_t twice = flash_bytes({64, 64}, 128, 2 * kFlashKeys);
+  EXPECT_EQ(once, (128U + 64 + 64) * 128);
+  EXPECT_EQ(twice, (128U + 128 + 128) * 128);
+  const Problem many = attention_problem(16, 32, 32, 1024, 1024, 64);
+  EXPECT_EQ(bytes(many, as_it_is), twice);
+  EXPECT_EQ(bytes(many, [](Problem& p) { p.attention.keys = 511; }), once);
+  EXPECT_EQ(bytes(many, [](Problem& p) { p.attention.keys = 512; }), twice);
+  EXPECT_EQ(bytes(many, [](Problem& p) { p.attention.split = 512; }), once);
+  EXPECT_EQ(bytes(many, [](Problem& p) { p.attention.dim = 96; }), flash_bytes({96, 96}, 128));
+  // As many tokens as all sequences have together.
+  const auto packed = [](std::int64_t tokens) {
+    return [tokens](Problem& p) {
+      p.attention.q_offsets = p.attention.kv_offsets = p.batch_invariant = true;
+      p.attention.queries = p.attention.keys = tokens;
+    };
+  };
+  EXPECT_EQ(bytes(many, packed(300)), bytes(many, packed(30000)));
+  const Plan one = mma(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
+  EXPECT_EQ(one.cluster, 8);
+  EXPECT_FALSE(flash_doubles({64, 64}, 128, 1024, false, one));
+}
+
 // A few queries: the memory is the limit, and every SM is wanted.
 TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
   const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());

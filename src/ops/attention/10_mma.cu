@@ -17,7 +17,14 @@ namespace {
 
 template <class Stored>
 Status launch_dim(const AttentionArgs& a, const Plan& plan) {
-  if (a.dim <= 64) return launch_flash<Stored, Shape<64, 64, 4, 2>>(a, plan);
+  if (a.dim <= 64) {
+    constexpr int kTwice = 2 * attention_launch::kFlashKeys;
+    using Few = Shape<64, 64, 4, 2>;
+    return attention_launch::flash_doubles({64, 64}, Few::kRows, a.keys,
+                                           static_cast<bool>(a.kv_offsets), plan)
+               ? launch_flash<Stored, Shape<64, 64, 4, 2, kTwice>>(a, plan)
+               : launch_flash<Stored, Few>(a, plan);
+  }
   if (a.dim <= 96) return launch_flash<Stored, Shape<96, 96, 4, 2>>(a, plan);
   if (a.dim <= 128) return launch_flash<Stored, Shape<128, 128, 4, 2>>(a, plan);
   if (a.dim <= 192) return launch_flash<Stored, Shape<192, 192, 8, 1>>(a, plan);

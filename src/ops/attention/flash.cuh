@@ -13,18 +13,20 @@ namespace onepass::ops::attention {
 // A team: warps that share rows and keys. A block has one of several warps, or some of one warp each, all with the same
 // rows and with keys of their own. Dim is what q and k have, Columns what a block sums of v: all, but where their sums
 // would be too many for the registers.
-template <int Dim, int Columns, int Warps, int RowTiles>
+template <int Dim, int Columns, int Warps, int RowTiles, int Keys = attention_launch::kFlashKeys>
 struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
   static constexpr int kColumnParts = Dim / Columns;  // dims up to half have kernels of their own
   static constexpr int kThreads = Warps * 32;         // a team
   static constexpr bool kAlone = Warps == 1;
+  static constexpr bool kShares =
+      !kAlone && Keys == attention_launch::kFlashKeys;  // keys, in a cluster
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
   static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
   static constexpr int kRows = Warps * RowTiles * 16;
-  static constexpr int kKeys = 64;
+  static constexpr int kKeys = Keys;
   static constexpr int kQueryBytes = kRows * mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kKeyBytes = kKeys * mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kValueBytes = kKeys * mma::Swizzled<Columns>::kRowBytes;
@@ -32,9 +34,8 @@ struct Shape {
   using FoundThere = Found<kRows, Columns>;
   static_assert(!kAlone || sizeof(FoundThere) <= kBytes);
   // What is planned with:
-  static_assert(kBytes == attention_launch::flash_bytes({Dim, Columns}, kRows) &&
-                sizeof(FoundThere) == attention_launch::found_bytes({Dim, Columns}, kRows) &&
-                kKeys == attention_launch::kFlashKeys);
+  static_assert(kBytes == attention_launch::flash_bytes({Dim, Columns}, kRows, Keys) &&
+                sizeof(FoundThere) == attention_launch::found_bytes({Dim, Columns}, kRows));
 };
 
 // What a key whose page is not there has for words: those who see it get NaN by its score. Its value is 0, so that
@@ -253,9 +254,8 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
 // What is not usual goes through one kernel, clusters or not.
 template <class Stored, class Shape>
 auto flash_kernel(bool is_usual, bool clusters) {
-  constexpr bool kMay = !Shape::kAlone;
-  if (!is_usual) return flash<Stored, Shape, false, kMay>;
-  return clusters ? flash<Stored, Shape, true, kMay> : flash<Stored, Shape, true, false>;
+  if (!is_usual) return flash<Stored, Shape, false, Shape::kShares>;
+  return clusters ? flash<Stored, Shape, true, Shape::kShares> : flash<Stored, Shape, true, false>;
 }
 
 template <class Stored, class Shape>
