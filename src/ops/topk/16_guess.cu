@@ -26,10 +26,11 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void guess_rows(
   __shared__ BlockFold<Add<float>>::Scratch sums;
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
-  const double temperature = value_for(common.space, common.temperature, at);
-  const Row row(args, at, common.factor_for(temperature), temperature);
+  Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait
   const Guess<Row, Share> guess(guessed, memory, row);
   guess.ask();
+  const double temperature = value_for(common.space, common.temperature, at);
+  row = Row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
   const Chosen chosen =
       choose_guessed(guess, row, shared, {memory, common.stages, Row::kPacks}, common, meeting,

@@ -26,11 +26,11 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
   __shared__ Team::Shared shared;
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
-  const double temperature = temperature_of_draw(common, at);
-  const Row row(args, at, common.factor_for(temperature), temperature);
+  Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait
   const Guess<Row, Share> guess(guessed, memory, row);
   guess.ask();
   const Draw draw(common, options, at);
+  row = Row(args, at, common.factor_for(draw.temperature), draw.temperature);
   const int k = draw.candidates(options.most_candidates);
   const Noise noise = noise_of(common, options, at);  // while the row is on its way
   const Chosen chosen = choose_guessed(guess, row, shared, {memory, common.stages, Row::kPacks},

@@ -16,13 +16,6 @@ struct SampleOptionsOfRows {
   int most_candidates;
 };
 
-// What a row is divided by. 0, where the largest is taken, and what cannot be leave it as it is.
-template <class Place>
-__device__ inline double temperature_of_draw(const CommonOf<Place>& common, std::int64_t row) {
-  const double t = value_for(common.space, common.temperature, row);
-  return t > 0 && isfinite(t) ? t : 1;
-}
-
 // One row's options. What cannot be makes the row invalid.
 struct Draw {
   double temperature, top_p, min_p;
