@@ -198,8 +198,9 @@ class ExpAround<D, PairedBF16> {
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
 HWY_INLINE double WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp, T* weights,
                                Alongside alongside) {
-  constexpr size_t kAhead = 256;  // bytes: near, for lines of one stream not to drive out another's
-  constexpr size_t kPacks = 32;   // that are summed together
+  // Bytes: near, for lines of one stream not to drive out another's.
+  const size_t ahead = streams > 1 ? 256 : 2048;
+  constexpr size_t kPacks = 32;  // that are summed together
   const size_t lanes = hn::Lanes(d);
   const size_t step = kPack * lanes;
   const size_t apart = n / streams;
@@ -211,7 +212,7 @@ HWY_INLINE double WeighStreams(D d, const Stored* z, size_t n, size_t streams, E
     for (; left > end; left -= step) {
       hn::Vec<D> v[kPack];
       LoadPack(d, z + i, v);
-      Fetch(z + i, kAhead, step * sizeof(Stored));
+      Fetch(z + i, ahead, step * sizeof(Stored));
       exp(v, i);
       alongside(i, std::integral_constant<size_t, kPack>());
       for (size_t k = 0; k < kPack; ++k) hn::StoreU(v[k], d, weights + i + k * lanes);

@@ -16,6 +16,7 @@ namespace {
 using namespace onepass::test;
 
 constexpr std::int64_t kRows = 7;
+constexpr std::int64_t kColumns[] = {5 * kTile + 11, 9 * kTile + 11};  // one stream, several
 
 struct Pair {
   DType in, out;
@@ -69,7 +70,8 @@ void expect_rows(const Values& x, const Values& y, DType out, std::int64_t cols,
 }
 
 TEST(OverlapTest, EveryAlignmentDtypeAndInstructionSet) {
-  for (const std::int64_t cols : {4 * kTile + 1, 5 * kTile, 6 * kTile + 43, 9 * kTile - 7}) {
+  for (const std::int64_t cols : {2 * kTile, 2 * kTile + 1, 4 * kTile + 1, 6 * kTile + 43,
+                                  8 * kTile - 1, 8 * kTile, 9 * kTile - 7}) {
     for (const Pair& pair : kPairs) {
       const Values x(pair.in, {kRows, cols},
                      numbers(kRows * cols, static_cast<std::uint64_t>(cols)));
@@ -84,44 +86,46 @@ TEST(OverlapTest, EveryAlignmentDtypeAndInstructionSet) {
 
 // A row that is NaN, infinite or empty has neighbours that share its place in the scratch memory.
 TEST(OverlapTest, RowsTouchNoOther) {
-  const std::int64_t cols = 5 * kTile + 11;
-  for (const DType dtype : kFloating) {
-    std::vector<double> values = numbers(kRows * cols);
-    values[static_cast<std::size_t>(1 * cols + 3 * kTile)] = kNan;
-    values[static_cast<std::size_t>(2 * cols + 100)] = kInf;  // among the first few
-    values[static_cast<std::size_t>(4 * cols + 100)] = kNan;
-    std::fill_n(values.begin() + 3 * cols, cols, -kInf);
-    values[static_cast<std::size_t>(5 * cols + 2 * kTile + 5)] = kInf;
-    std::fill_n(values.begin() + 6 * cols, 2 * kTile, -kInf);  // and a maximum that rises late
-    const Values x(dtype, {kRows, cols}, values);
-    for_each_isa([&] {
-      SCOPED_TRACE(name(dtype));
-      expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
-    });
+  for (const std::int64_t cols : kColumns) {
+    for (const DType dtype : kFloating) {
+      std::vector<double> values = numbers(kRows * cols);
+      values[static_cast<std::size_t>(1 * cols + 3 * kTile)] = kNan;
+      values[static_cast<std::size_t>(2 * cols + 100)] = kInf;  // among the first few
+      values[static_cast<std::size_t>(4 * cols + 100)] = kNan;
+      std::fill_n(values.begin() + 3 * cols, cols, -kInf);
+      values[static_cast<std::size_t>(5 * cols + 2 * kTile + 5)] = kInf;
+      std::fill_n(values.begin() + 6 * cols, 2 * kTile, -kInf);  // and a maximum that rises late
+      const Values x(dtype, {kRows, cols}, values);
+      for_each_isa([&] {
+        SCOPED_TRACE(name(dtype));
+        expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
+      });
+    }
   }
 }
 
 // Weights are relative to the largest of a row's first few hundred elements. The rest may be anything.
 TEST(OverlapTest, NothingNeedBeLikeTheFirstFew) {
-  const std::int64_t cols = 5 * kTile + 11;
-  const auto row = [cols](std::vector<double>& values, std::int64_t r) {
-    return values.begin() + r * cols;
-  };
-  for (const DType dtype : kFloating) {
-    std::vector<double> values = numbers(kRows * cols);
-    std::fill_n(row(values, 0), 2 * kTile, -30.0);   // below the rest, not far
-    std::fill_n(row(values, 1), 2 * kTile, -300.0);  // far
-    std::fill_n(row(values, 2), 2 * kTile, 300.0);   // above it
-    std::fill_n(row(values, 3), cols, -60000.0);     // far from 0, and one still far above
-    *(row(values, 3) + 4 * kTile) = 60000.0;
-    for (std::int64_t c = 0; c < cols; ++c) *(row(values, 4) + c) = 0.1 * static_cast<double>(c);
-    *(row(values, 5) + cols - 1) = 200;  // the last
-    if (dtype != DType::f16) std::fill_n(row(values, 6), 3 * kTile, 3e38);
-    const Values x(dtype, {kRows, cols}, values);
-    for_each_isa([&] {
-      SCOPED_TRACE(name(dtype));
-      expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
-    });
+  for (const std::int64_t cols : kColumns) {
+    const auto row = [cols](std::vector<double>& values, std::int64_t r) {
+      return values.begin() + r * cols;
+    };
+    for (const DType dtype : kFloating) {
+      std::vector<double> values = numbers(kRows * cols);
+      std::fill_n(row(values, 0), 2 * kTile, -30.0);   // below the rest, not far
+      std::fill_n(row(values, 1), 2 * kTile, -300.0);  // far
+      std::fill_n(row(values, 2), 2 * kTile, 300.0);   // above it
+      std::fill_n(row(values, 3), cols, -60000.0);     // far from 0, and one still far above
+      *(row(values, 3) + 4 * kTile) = 60000.0;
+      for (std::int64_t c = 0; c < cols; ++c) *(row(values, 4) + c) = 0.1 * static_cast<double>(c);
+      *(row(values, 5) + cols - 1) = 200;  // the last
+      if (dtype != DType::f16) std::fill_n(row(values, 6), 3 * kTile, 3e38);
+      const Values x(dtype, {kRows, cols}, values);
+      for_each_isa([&] {
+        SCOPED_TRACE(name(dtype));
+        expect_rows(x, softmax_past_the_caches(x, dtype, cols, 1), dtype, cols);
+      });
+    }
   }
 }
 
@@ -156,39 +160,42 @@ TEST(OverlapTest, SumsOfEqualWeightsDoNotDrift) {
 
 // A difference of 40 is rounded to 2e-6.
 TEST(OverlapTest, AFarReferenceCostsNoDigits) {
-  const std::int64_t cols = 5 * kTile + 11;
-  std::vector<double> values = numbers(kRows * cols);
-  for (std::int64_t r = 0; r < kRows; ++r) std::fill_n(values.begin() + r * cols, 600, -40.0);
-  const Values x(DType::f32, {kRows, cols}, values);
-  for_each_isa([&] {
-    EXPECT_LT(largest_error(x, softmax_past_the_caches(x, DType::f32, cols, 1), cols), 8 * 0x1p-23);
-  });
+  for (const std::int64_t cols : kColumns) {
+    std::vector<double> values = numbers(kRows * cols);
+    for (std::int64_t r = 0; r < kRows; ++r) std::fill_n(values.begin() + r * cols, 600, -40.0);
+    const Values x(DType::f32, {kRows, cols}, values);
+    for_each_isa([&] {
+      EXPECT_LT(largest_error(x, softmax_past_the_caches(x, DType::f32, cols, 1), cols),
+                8 * 0x1p-23);
+    });
+  }
 }
 
 TEST(OverlapTest, LseOfEveryRow) {
-  const std::int64_t cols = 5 * kTile + 11;
-  for (const DType dtype : kFloating) {
-    std::vector<double> values = numbers(kRows * cols);
-    for (std::int64_t r = 1; r < kRows; ++r) {  // about 0, −10, 20, −40, …: all in reach of f16
-      for (std::int64_t c = 0; c < cols; ++c) {
-        values[static_cast<std::size_t>(r * cols + c)] += 5 * std::pow(-2.0, r);
+  for (const std::int64_t cols : kColumns) {
+    for (const DType dtype : kFloating) {
+      std::vector<double> values = numbers(kRows * cols);
+      for (std::int64_t r = 1; r < kRows; ++r) {  // about 0, −10, 20, −40, …: all in reach of f16
+        for (std::int64_t c = 0; c < cols; ++c) {
+          values[static_cast<std::size_t>(r * cols + c)] += 5 * std::pow(-2.0, r);
+        }
       }
+      std::fill_n(values.begin() + 2 * cols, 2 * kTile, -1000.0);
+      const Values x(dtype, {kRows, cols}, values);
+      Values lse(compute_type(dtype), {kRows});
+      SoftmaxOptions options;
+      options.lse = lse.tensor();
+      for_each_isa([&] {
+        SCOPED_TRACE(name(dtype));
+        softmax_past_the_caches(x, dtype, cols, 1, options);
+        for (std::int64_t r = 0; r < kRows; ++r) {
+          oracle::Row z;
+          for (std::int64_t c = 0; c < cols; ++c) z.push_back(x.get(r * cols + c));
+          const double want = oracle::logsumexp(z);
+          EXPECT_NEAR(lse.get(r), want, 1e-6 * (1 + std::abs(want))) << "row " << r;
+        }
+      });
     }
-    std::fill_n(values.begin() + 2 * cols, 2 * kTile, -1000.0);
-    const Values x(dtype, {kRows, cols}, values);
-    Values lse(compute_type(dtype), {kRows});
-    SoftmaxOptions options;
-    options.lse = lse.tensor();
-    for_each_isa([&] {
-      SCOPED_TRACE(name(dtype));
-      softmax_past_the_caches(x, dtype, cols, 1, options);
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        oracle::Row z;
-        for (std::int64_t c = 0; c < cols; ++c) z.push_back(x.get(r * cols + c));
-        const double want = oracle::logsumexp(z);
-        EXPECT_NEAR(lse.get(r), want, 1e-6 * (1 + std::abs(want))) << "row " << r;
-      }
-    });
   }
 }
 

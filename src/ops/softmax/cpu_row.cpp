@@ -199,6 +199,8 @@ class RowOverlap {
 
  private:
   static constexpr int64_t kStreams = 6;
+  // Of fewer columns they would be over before the hardware follows them. One stream goes on in the next row.
+  static constexpr int64_t kStreamsFrom = 8 * kTile;
   static_assert(kGrain % (kPack * hn::MaxLanes(D())) == 0, "a grain is a number of packs");
 
   // A row's beginning up to where its output is aligned, what streams divide of it from there on,
@@ -278,7 +280,7 @@ class RowOverlap {
   // Vector by vector where the types allow it: memory is then read and written as evenly as a copy
   // does it.
   double weigh_middle(const Row& row, Columns middle, T reference) const {
-    const size_t streams = row.z.unstaged() ? kStreams : 1;
+    const size_t streams = row.z.unstaged() && cols_ >= kStreamsFrom ? kStreams : 1;
     double sum = 0;
     const auto exchange = [&](auto* y) HWY_ATTR {
       using Out = std::remove_pointer_t<decltype(y)>;
@@ -360,7 +362,7 @@ void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory
     case Op::softmax:
       // (HWY_SCALAR: no vectors to stream.)
       if (HWY_TARGET != HWY_SCALAR && plan.resident && plan.streaming && plan.split == 1 &&
-          args.logits.whole_rows() && args.space.cols > 4 * kTile) {
+          args.logits.whole_rows() && args.space.cols >= 2 * kTile) {
         return OverlapRows<T>(args, plan, team, memory);
       }
       return Drive<SoftmaxBody<T>>(args, plan, team, memory);
