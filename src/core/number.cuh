@@ -101,6 +101,40 @@ __device__ inline unsigned larger_word(unsigned a, unsigned b) {
   return result;
 }
 
+// The same, without those that are NaN.
+template <class Stored>
+__device__ inline unsigned larger_number_word(unsigned a, unsigned b) {
+  unsigned result;
+  if constexpr (std::is_same_v<Stored, F16>) {
+    asm("max.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (std::is_same_v<Stored, BF16>) {
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("max.f32 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+}
+
+// The smaller of each pair of neighbours, of which those of b count where they are finite, and those of a unless they are NaN.
+template <class Stored>
+__device__ inline unsigned smaller_finite_word(unsigned a, unsigned b) {
+  unsigned result;  // 0 · b + b is NaN where b is not finite
+  if constexpr (std::is_same_v<Stored, F16>) {
+    asm("{ .reg .b32 f; fma.rn.f16x2 f, %2, %3, %2; min.f16x2 %0, %1, f; }"
+        : "=r"(result)
+        : "r"(a), "r"(b), "r"(0));
+  } else if constexpr (std::is_same_v<Stored, BF16>) {
+    asm("{ .reg .b32 f; fma.rn.bf16x2 f, %2, %3, %2; min.bf16x2 %0, %1, f; }"
+        : "=r"(result)
+        : "r"(a), "r"(b), "r"(0));
+  } else {
+    asm("{ .reg .b32 f; fma.rn.f32 f, %2, %3, %2; min.f32 %0, %1, f; }"
+        : "=r"(result)
+        : "r"(a), "r"(b), "r"(0));
+  }
+  return result;
+}
+
 // All bits of each of two 16-bit elements that is above v, which may be between two of their kind.
 template <class Stored>
 __device__ inline unsigned above_word(unsigned word, float v) {

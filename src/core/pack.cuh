@@ -51,42 +51,63 @@ __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   return largest_or_nan<T>(words);
 }
 
-// The largest of each pack in a word: of 16-bit elements those at even and those at odd places. NaN if one is.
-template <class T, int N>
-__device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&largest)[N]) {
+// The largest of each pack or half a pack in a word: of 16-bit elements those at even and those at odd places. NaN if one is.
+template <class T, int N, int M>
+__device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&largest)[M]) {
+  static_assert(M == N || M == 2 * N);
 #pragma unroll
-  for (int p = 0; p < N; ++p) {
-    largest[p] = larger_word<T>(larger_word<T>(packs[p].word[0], packs[p].word[1]),
-                                larger_word<T>(packs[p].word[2], packs[p].word[3]));
+  for (int m = 0; m < M; ++m) {
+    const auto& word = packs[m * N / M].word;
+    if constexpr (M == N) {
+      largest[m] =
+          larger_word<T>(larger_word<T>(word[0], word[1]), larger_word<T>(word[2], word[3]));
+    } else {
+      largest[m] = larger_word<T>(word[m % 2 * 2], word[m % 2 * 2 + 1]);
+    }
   }
 }
 
-// Which of up to 32 elements are above v, a bit each. Of 16-bit elements those at odd places have the upper bits.
-template <class T, int N>
-__device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
-  static_assert(N * Pack<T>::kLanes <= 32);
-  constexpr int kWords = Pack<T>::kWords;
+// Which of up to 32 elements are above v, a bit each; word(w) is the w-th of their words. Of 16-bit elements those at odd
+// places have the upper bits.
+template <class T, int Words, class Word>
+__device__ inline unsigned above(float v, Word word) {
+  static_assert(Words * 4 / sizeof(T) <= 32);
   unsigned bits = 0;
 #pragma unroll
-  for (int w = N * kWords - 1; w >= 0; --w) {
-    const unsigned word = packs[w / kWords].word[w % kWords];
+  for (int w = Words - 1; w >= 0; --w) {
     if constexpr (sizeof(T) == 2) {
-      bits |= above_word<T>(word, v) & 0x10001U << w;
+      bits |= above_word<T>(word(w), v) & 0x10001U << w;
     } else {  // as the sign of a difference, which takes a compare and a choice fewer; a NaN's is positive
-      bits = __funnelshift_l(__float_as_uint(v - __uint_as_float(word)), bits, 1);
+      bits = __funnelshift_l(__float_as_uint(v - __uint_as_float(word(w))), bits, 1);
     }
   }
   return bits;
 }
 
-// The element of a bit, counted from the first pack's first, where packs lie `Apart` from each other.
+// Of `Count` packs from `First` on, or of all.
+template <int First, int Count, class T, int N>
+__device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
+  static_assert(First + Count <= N);
+  constexpr int kWords = Pack<T>::kWords;
+  return above<T, Count * kWords>(
+      v, [&](int w) { return packs[First + w / kWords].word[w % kWords]; });
+}
+template <class T, int N>
+__device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
+  return above<0, N>(packs, v);
+}
+
+// The element of such a bit, counted from the first pack's first, where packs lie `Apart` from each other: of bit 4 p + w it is
+// w of pack p, and of 16-bit elements 2 w, with 16 more one further. As products, which take fewer instructions than parts
+// of the bit. Of no bit, −1, it is one of the first 32, too.
 template <class T, int Apart>
-__device__ inline unsigned element_of_bit(unsigned bit) {
-  constexpr unsigned kPackElements = Apart * Pack<T>::kLanes;
+__device__ inline int element_of_bit(int bit) {
+  constexpr int kPackElements = Apart * Pack<T>::kLanes;
   if constexpr (sizeof(T) == 2) {
-    return bit / 4 % 4 * kPackElements + bit % 4 * 2 + bit / 16 % 2;
+    constexpr int kMore = kPackElements - 8;
+    return 2 * bit + (bit >> 2) * kMore - (bit >> 4) * (4 * kMore + 31);
   } else {
-    return bit / 4 % 8 * kPackElements + bit % 4;
+    return bit < 0 ? 0 : bit + (bit >> 2) * (kPackElements - 4);
   }
 }
 

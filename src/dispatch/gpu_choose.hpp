@@ -243,31 +243,45 @@ inline int most_candidates(const Plan& plan) {
 inline constexpr int kStreamStages = 2;
 // Warps on a processor: with more, registers would be too few.
 inline constexpr int kStreamsAtOnce = 16;
+// Packs of a lane at a time, in two halves of which each element has a bit.
+inline constexpr int kStreamPacks = 8;
 // That a lane has room for.
-constexpr int stream_keys(std::size_t element_bytes) { return element_bytes == 2 ? 24 : 20; }
-// Of a lane's elements: 256 of a row's.
-inline constexpr int kStreamGroups = 8;
-inline constexpr std::int64_t kMostStreamK = 128;
-// Where several warps of a row meet.
+inline constexpr int kStreamKeys = 18;
+// Of a lane's elements: 512 of a row's.
+inline constexpr int kStreamGroups = 16;
+inline constexpr std::int64_t kMostStreamK = 256;
+inline constexpr std::int64_t kMostSampleStream = 128;
+// One warp has registers to order so many.
+inline constexpr std::int64_t kMostOneWarpK = 128;
+// Where several warps of a row meet, and what those of other blocks have shown.
+inline constexpr int kMostStreamCluster = 4;
+inline constexpr int kStreamShownBytes = kStreamGroups * kWarp * 4;
 inline constexpr int kStreamMeetingBytes =
-    kStreamGroups * kWarp * 4 + kStreamsAtOnce * (kTallyBytes + 4) + 16;
-// 32 elements of a lane at a time: a bit each.
-constexpr int stream_packs(std::size_t element_bytes) {
-  return static_cast<int>(32 * element_bytes / kPackBytes);
-}
+    kStreamShownBytes + kStreamsAtOnce * (kTallyBytes + 4) + 32;
+inline constexpr int kStreamOthersBytes = 16 + (kMostStreamCluster - 1) * kTallyBytes;
 
-inline Plan stream_of(const Problem& p, int warps) {
-  Plan plan{.variant = "gpu_stream", .threads = warps * kWarp, .resident = true};
-  plan.packs = stream_packs(size_of(p.in));
-  plan.blocks = p.rows;
-  const int each = kStreamStages * plan.packs * kPackBytes + stream_keys(size_of(p.in)) * kKeyBytes;
-  plan.shared_bytes =
-      static_cast<std::size_t>(plan.threads * each + (warps > 1 ? kStreamMeetingBytes : 0));
+constexpr int least_stream_warps(const Problem& p) { return p.k > kMostOneWarpK ? 2 : 1; }
+
+inline Plan stream_of(const Problem& p, int warps, int split = 1) {
+  Plan plan{.variant = "gpu_stream", .threads = warps * kWarp, .split = split, .resident = true};
+  plan.packs = kStreamPacks;
+  plan.blocks = p.rows * split;
+  const int each = kStreamStages * kStreamPacks * kPackBytes + kStreamKeys * kKeyBytes;
+  const int meeting = warps > 1 ? kStreamMeetingBytes : 0;
+  const int others = split > 1 ? kStreamOthersBytes + (split - 1) * kStreamShownBytes : 0;
+  plan.shared_bytes = static_cast<std::size_t>(plan.threads * each + meeting + others);
   return plan;
 }
 
+// Warps of a block, and blocks of a cluster.
+constexpr bool fits_stream(const Problem& p, const Machine& m, int warps, int split) {
+  const bool cluster = split == 2 || split == 4;
+  return warps >= (cluster ? 2 : least_stream_warps(p)) && warps <= kStreamsAtOnce &&
+         (split == 1 || (cluster && split <= gpu_rows::most_cluster(m)));
+}
+
 constexpr std::int64_t stream_stages(const Problem& p) {
-  return ceil_div(packs(p), kWarp * stream_packs(size_of(p.in)));
+  return ceil_div(packs(p), kWarp * kStreamPacks);
 }
 // Whether a processor has memory for so many of a plan's blocks. What a kernel declares and what the system keeps of each
 // count, too; a block may have all but the latter.
@@ -277,16 +291,37 @@ constexpr bool fit_together(const Plan& plan, std::int64_t blocks, const Machine
   return blocks * each <= m.gpu.block_shared + 1024;
 }
 
-// As many warps a row as a processor has room for, all its rows at once. One has two stages at least where they are eight or
+// Clusters of two for rows that would leave half of the processors idle, of four where three in four would be. A warp that
+// has a stage or two waits longer for the others than it would read; but for a large K all threads of a large block are to
+// have a word of what was shown each.
+inline Plan stream_cluster(const Problem& p, const Machine& m) {
+  const std::int64_t stages = stream_stages(p);
+  const auto warps = [&](int split) {
+    return p.k > kMostOneWarpK || stages > 32 * split ? kStreamsAtOnce : kStreamsAtOnce / 2;
+  };
+  // GPCs have room for clusters of four such blocks on three processors in four.
+  const bool four = 16 * p.rows <= 3 * m.gpu.processors ||
+                    (4 * p.rows <= m.gpu.processors && p.k <= kMostOneWarpK && stages <= 24 * 4);
+  const int split = four ? 4 : 2;
+  return stream_of(p, warps(split), split);
+}
+
+// As many warps a row as a processor has room for, all its rows at once. One has two thousand columns at least where they are eight or
 // more; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
 inline Plan stream(const Problem& p, const Machine& m) {
+  if (2 * p.rows <= m.gpu.processors && fits_stream(p, m, kStreamsAtOnce, kMostStreamCluster)) {
+    if (const Plan plan = stream_cluster(p, m); fits(plan, m)) return plan;
+  }
   const std::int64_t rows = std::max<std::int64_t>(ceil_div(p.rows, m.gpu.processors), 1);
-  const std::int64_t stages = stream_stages(p);
+  const std::int64_t thousands = ceil_div(p.cols, 1024);
   const bool half = 2 * rows >= kStreamsAtOnce;
-  const std::int64_t useful =
-      half && stages < 8 ? 1 : std::max(std::min<std::int64_t>(stages, 4), stages / 2);
-  auto warps = static_cast<int>(std::max<std::int64_t>(std::min(kStreamsAtOnce / rows, useful), 1));
-  while (warps > 1 && !fit_together(stream_of(p, warps), rows, m)) --warps;
+  const std::int64_t useful = std::min(
+      stream_stages(p),
+      half && thousands < 8 ? 1 : std::max(std::min<std::int64_t>(thousands, 4), thousands / 2));
+  const int least = least_stream_warps(p);
+  auto warps =
+      static_cast<int>(std::max<std::int64_t>(std::min(kStreamsAtOnce / rows, useful), least));
+  while (warps > least && !fit_together(stream_of(p, warps), rows, m)) --warps;
   return stream_of(p, warps);
 }
 

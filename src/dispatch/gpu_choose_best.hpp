@@ -78,7 +78,7 @@ inline std::string refuse_unless_dense(const Problem& p, std::int64_t most) {
 
 inline std::string refuse_stream(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
-  return refuse_unless_dense(p, kMostStreamK);
+  return refuse_unless_dense(p, p.op == Op::sample ? kMostSampleStream : kMostStreamK);
 }
 
 inline std::string refuse_guess(const Problem& p, const Machine& m) {
@@ -110,8 +110,8 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   };
   if (variant == "gpu_stream") {
     const int warps = threads / kWarp;
-    return split == 1 && warps >= 1 && warps <= kStreamsAtOnce && refuse_stream(p, m).empty()
-               ? if_fits(stream_of(p, warps))
+    return fits_stream(p, m, warps, split) && refuse_stream(p, m).empty()
+               ? if_fits(stream_of(p, warps, split))
                : std::nullopt;
   }
   if (threads > kMostThreads || threads < least_threads(wanted(p)) ||
@@ -146,8 +146,10 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
       names.push_back("gpu_grid:" + std::to_string(parts) + end);
     }
   }
-  for (int warps = 1; warps <= kStreamsAtOnce; warps *= 2) {
-    names.push_back("gpu_stream:1:" + std::to_string(warps * kWarp));
+  for (int split = 1; split <= kMostStreamCluster; split *= 2) {
+    for (int warps = 1; warps <= kStreamsAtOnce; warps *= 2) {
+      names.push_back("gpu_stream:" + std::to_string(split) + ":" + std::to_string(warps * kWarp));
+    }
   }
   std::erase_if(names, [&](const std::string& name) { return !plan_named(name, p, m); });
   return names;
@@ -155,11 +157,19 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
 
 // ---- what is chosen ------------------------------------------------------------------------------------------
 
-// Where rows are more than clusters of two have room for, and not so short that a block takes them at once.
+// Where rows are more than clusters of two have room for, and not so short that a block takes them at once; or in clusters, where
+// blocks that meet at every stage would be few, or have more than one.
 inline bool streams(const Problem& p, const Machine& m) {
-  const bool many = p.rows > std::int64_t{4} * m.gpu.processors;
-  return refuse_stream(p, m).empty() && 2 * p.rows > m.gpu.processors &&
-         (many || stream_stages(p) > 1);
+  if (!refuse_stream(p, m).empty()) return false;
+  if (2 * p.rows > m.gpu.processors) {
+    const bool many = p.rows > std::int64_t{4} * m.gpu.processors;
+    return many || stream_stages(p) > 1;
+  }
+  const Plan plan = stream(p, m);
+  if (plan.split == 1 || 3 * plan.blocks < m.gpu.processors) return false;
+  const std::int64_t part = ceil_div(packs(p), cluster_split(p, m));
+  return part > kManyPacks * kMostThreads ||
+         (16 * p.rows > 3 * m.gpu.processors && stream_stages(p) > 1);
 }
 
 // Where a cluster that guesses does not wait for others to end.
@@ -172,8 +182,8 @@ inline bool guesses(const Problem& p, const Machine& m) {
 inline Plan best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
-  if (streams(p, m)) return stream(p, m);
   if (guesses(p, m)) return guess(p, m);
+  if (streams(p, m)) return stream(p, m);
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {

@@ -47,17 +47,31 @@ void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
   if (plan.variant == "gpu_stream") {
     EXPECT_EQ(plan.threads % kWarp, 0) << what;
     EXPECT_LE(plan.threads, gpu_choose::kStreamsAtOnce * kWarp) << what;
-    EXPECT_EQ(plan.blocks, p.rows) << what;
-    EXPECT_LE(p.k, gpu_choose::kMostStreamK) << what;
-    EXPECT_EQ(plan.packs * pack_lanes(p.in), 32) << what;  // a bit for each element
-    // The keys that are left of a cut, spread over the lanes, and one more of each have room; in the end they lie
-    // where the stages were.
-    EXPECT_GE(gpu_choose::stream_keys(size_of(p.in)), ceil_div(p.k + p.k / 4, kWarp) + 1) << what;
+    EXPECT_EQ(plan.blocks, p.rows * plan.split) << what;
+    EXPECT_TRUE(plan.split == 1 || plan.split == 2 || plan.split == 4) << what;
+    EXPECT_LE(p.k, plan.threads == kWarp ? gpu_choose::kMostOneWarpK : gpu_choose::kMostStreamK)
+        << what;
+    if (plan.split > 1) {
+      EXPECT_GT(plan.threads, kWarp) << what;
+      EXPECT_LE(plan.split, gpu_rows::most_cluster(m)) << what;
+    }
+    EXPECT_LE(plan.packs / 2 * pack_lanes(p.in), 32) << what;  // a bit for each element of a half
+    // The keys that are left of a cut, spread over the lanes, and two more of each have room.
+    EXPECT_GE(gpu_choose::kStreamKeys, ceil_div(p.k + p.k / 8, kWarp) + 2) << what;
+    // In the end 512 keys in order lie where the stages were, and half a room for each of the other blocks.
     const int stages = gpu_choose::kStreamStages * plan.packs * kPackBytes;
-    EXPECT_GE(stages, 8 * gpu_choose::kKeyBytes) << what;
-    const int keys = gpu_choose::stream_keys(size_of(p.in)) * gpu_choose::kKeyBytes;
+    const int keys = gpu_choose::kStreamKeys * gpu_choose::kKeyBytes;
     const int meeting = plan.threads > kWarp ? gpu_choose::kStreamMeetingBytes : 0;
-    EXPECT_EQ(plan.shared_bytes, static_cast<std::size_t>(plan.threads * (stages + keys) + meeting))
+    const int others = plan.split > 1 ? gpu_choose::kStreamOthersBytes +
+                                            (plan.split - 1) * gpu_choose::kStreamShownBytes
+                                      : 0;
+    if (plan.threads > kWarp) {
+      EXPECT_GE(plan.threads * stages,
+                512 * gpu_choose::kKeyBytes + (plan.split - 1) * keys * kWarp / 2)
+          << what;
+    }
+    EXPECT_EQ(plan.shared_bytes,
+              static_cast<std::size_t>(plan.threads * (stages + keys) + meeting + others))
         << what;
     return;
   }
@@ -136,8 +150,8 @@ TEST(GpuChooseTest, WarpsOfARow) {
   EXPECT_EQ(warps(1057, 128256), 1);
   EXPECT_EQ(warps(4096, 32000), 1);
   EXPECT_EQ(warps(132, 16384), 8);
-  EXPECT_EQ(warps(132, 4096), 4);
-  EXPECT_EQ(warps(132, 2048), 2);
+  EXPECT_EQ(warps(132, 4096), 2);
+  EXPECT_EQ(warps(132, 4096, DType::f32), 4);
   EXPECT_EQ(warps(1056, 8192), 2);
   EXPECT_EQ(warps(1056, 4096), 1);
   // As many rows at once as their warps leave room for: a processor has 228 KB, of which each block loses one.
@@ -148,6 +162,31 @@ TEST(GpuChooseTest, WarpsOfARow) {
   EXPECT_EQ(choose(topk(200, 128256, 50), with_shared(80, 166912)).threads, 6 * kWarp);
 }
 
+// Where rows are fewer than processors, clusters: of two, or of four small blocks or few.
+TEST(GpuChooseTest, ClustersThatStream) {
+  const auto launch = [](std::int64_t rows, std::int64_t cols, std::int64_t k, DType dtype) {
+    const Plan plan = choose(topk(rows, cols, k, dtype), h200());
+    return std::string(plan.variant) + ":" + std::to_string(plan.split) + ":" +
+           std::to_string(plan.threads);
+  };
+  EXPECT_EQ(launch(64, 152064, 256, DType::bf16), "gpu_stream:2:512");
+  EXPECT_EQ(launch(64, 152064, 256, DType::f32), "gpu_stream:2:512");
+  EXPECT_EQ(launch(66, 128256, 50, DType::f32), "gpu_stream:2:512");
+  EXPECT_EQ(launch(66, 128256, 50, DType::bf16), "gpu_stream:2:256");
+  EXPECT_EQ(launch(67, 128256, 50, DType::bf16), "gpu_stream:1:512");
+  EXPECT_EQ(launch(34, 128256, 50, DType::bf16), "gpu_stream:2:256");
+  EXPECT_EQ(launch(33, 128256, 50, DType::bf16), "gpu_stream:4:256");
+  EXPECT_EQ(launch(33, 128256, 50, DType::f32), "gpu_stream:2:512");
+  EXPECT_EQ(launch(33, 128256, 200, DType::bf16), "gpu_stream:2:512");
+  EXPECT_EQ(launch(24, 262144, 50, DType::f32), "gpu_stream:4:512");
+  EXPECT_EQ(launch(24, 262144, 200, DType::bf16), "gpu_stream:4:512");
+  // Fewer rows than that are cut into more parts; of one stage each these are quicker, too.
+  EXPECT_EQ(launch(10, 262144, 50, DType::f32), "gpu_cluster:8:512");
+  EXPECT_EQ(launch(16, 128256, 50, DType::bf16), "gpu_cluster:8:256");
+  // Short ones fit a guess.
+  EXPECT_EQ(launch(33, 32000, 128, DType::f32), "gpu_guess:4:256");
+}
+
 TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_guess");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
@@ -155,15 +194,16 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(8, 128256, 65), h200()).variant, "gpu_cluster");  // a fourth does not fit
   EXPECT_EQ(choose(topk(9, 32000, 50), h200()).split, 4);
   EXPECT_EQ(choose(topk(33, 32000, 128), h200()).variant, "gpu_guess");
-  EXPECT_EQ(choose(topk(34, 32000, 128), h200()).variant, "gpu_cluster");
-  EXPECT_EQ(choose(topk(33, 32000, 129), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(34, 32000, 128), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(33, 32000, 129), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(33, 32000, 257), h200()).variant, "gpu_cluster");
   EXPECT_EQ(choose(topk(1, 140000, 50), h200()).variant, "gpu_cluster");
-  EXPECT_EQ(choose(topk(64, 152064, 256), h200()).split, 2);
-  EXPECT_EQ(choose(topk(66, 128256, 50), h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(topk(66, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(67, 128256, 50), h200()).variant, "gpu_stream");
   EXPECT_EQ(choose(topk(528, 1000, 50), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(529, 1000, 50), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(4096, 32000, 129), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(topk(4096, 32000, 256), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(4096, 32000, 257), h200()).variant, "gpu_block");
   EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
   EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant, "gpu_sort");
@@ -183,9 +223,10 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(one, h200()).variant, "gpu_guess");
   one.k = kUnlessAsked;
   EXPECT_EQ(choose(one, h200()).variant, "gpu_cluster");
-  EXPECT_LT(gpu_choose::kMostStreamK, kUnlessAsked);
+  EXPECT_LT(gpu_choose::kMostSampleStream, kUnlessAsked);
+  EXPECT_EQ(choose(sample(128256, 129), h200()).variant, "gpu_block");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(topk(512, 32000, 150), h200()).threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(sample(128256, 129), h200()).threads, gpu_choose::kMostThreads);
 }
 
 // How often one of the blocks has more of the K than it sends, if they are anywhere in the row.
@@ -204,12 +245,12 @@ TEST(GpuChooseTest, AGuessIsSeldomWrong) {
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
   const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
-  EXPECT_EQ(packs(topk(128, 128256, 150, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(128, 128256, 300, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
-  EXPECT_EQ(packs(topk(512, 32000, 150, DType::f32)), gpu_choose::kFewPacks);
-  // 125 of the short ones.
-  EXPECT_EQ(packs(topk(512, 256512, 150, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(512, 32000, 300, DType::f32)), gpu_choose::kFewPacks);
+  // 62 of the short ones.
+  EXPECT_EQ(packs(topk(512, 513024, 300, DType::f32)), gpu_choose::kManyPacks);
   // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;
   const Problem many = topk(1024, 128256, 64, DType::bf16);
@@ -239,9 +280,13 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   const Status none = plan_variant("gpu_cluster:4:256", p, without_clusters(), plan);
   EXPECT_EQ(none.code(), Code::unsupported);
   EXPECT_NE(none.message().find("clusters"), std::string::npos);
-  const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), plan);
+  const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 257), h200(), plan);
   EXPECT_EQ(many.code(), Code::unsupported);
-  EXPECT_NE(many.message().find("at most 128"), std::string::npos);
+  EXPECT_NE(many.message().find("at most 256"), std::string::npos);
+  EXPECT_TRUE(plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), plan).ok());
+  EXPECT_FALSE(plan_variant("gpu_stream:1:32", topk(4, 9000, 200), h200(), plan).ok());
+  EXPECT_TRUE(plan_variant("gpu_stream:4:512", topk(4, 9000, 50), h200(), plan).ok());
+  EXPECT_FALSE(plan_variant("gpu_stream:2:64", topk(4, 9000, 50), without_clusters(), plan).ok());
   EXPECT_NE(
       plan_variant("gpu_guess", topk(4, 900000, 50), h200(), plan).message().find("registers"),
       std::string::npos);
@@ -252,12 +297,26 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
       plan_variant("gpu_guess", topk(4, 3000, 50), h200(), plan).message().find("every thread"),
       std::string::npos);
   EXPECT_TRUE(plan_variant("gpu_guess", topk(40, 30000, 50), h200(), plan).ok());
-  for (const char* name :
-       {"gpu_cluster:3:512", "gpu_cluster:64:512", "gpu_block:1:100", "gpu_block:2:256",
-        "gpu_grid:0:512", "gpu_block:1:2000000000", "gpu_cluster:2000000000:512", "gpu_grid:4",
-        "gpu_block:4", "gpu_guess:8:256", "gpu_guess:16:512", "gpu_guess:0:256",
-        "gpu_guess:2000000000:256", "gpu_stream:2:64", "gpu_stream:1:16", "gpu_stream:1:544",
-        "gpu_stream:1:2000000000", "gpu_stream:1:40"}) {
+  for (const char* name : {"gpu_cluster:3:512",
+                           "gpu_cluster:64:512",
+                           "gpu_block:1:100",
+                           "gpu_block:2:256",
+                           "gpu_grid:0:512",
+                           "gpu_block:1:2000000000",
+                           "gpu_cluster:2000000000:512",
+                           "gpu_grid:4",
+                           "gpu_block:4",
+                           "gpu_guess:8:256",
+                           "gpu_guess:16:512",
+                           "gpu_guess:0:256",
+                           "gpu_guess:2000000000:256",
+                           "gpu_stream:3:64",
+                           "gpu_stream:8:64",
+                           "gpu_stream:2:32",
+                           "gpu_stream:1:16",
+                           "gpu_stream:1:544",
+                           "gpu_stream:1:2000000000",
+                           "gpu_stream:1:40"}) {
     EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
   }
   Reasons reasons;

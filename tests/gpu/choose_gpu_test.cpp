@@ -120,7 +120,8 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
   for (const char* variant :
        {"gpu_block", "gpu_cluster", "gpu_grid", "gpu_sort", "gpu_block:1:128", "gpu_cluster:4:256",
         "gpu_cluster:16:512", "gpu_grid:9:256", "gpu_guess", "gpu_guess:16:256", "gpu_stream:1:32",
-        "gpu_stream:1:96", "gpu_stream:1:224"}) {
+        "gpu_stream:1:96", "gpu_stream:1:224", "gpu_stream:2:64", "gpu_stream:2:512",
+        "gpu_stream:4:256"}) {
     op.poison();
     const Status status = op.run(Context::cuda(), {.variant = variant});
     if (status.code() == Code::unsupported) continue;  // a GPU without clusters
@@ -240,7 +241,8 @@ TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
     const auto together = draw(x.data(), rows, cols, options);
     const bool by_top_k = f.temperature == 0 || (f.top_k > 0 && f.top_k <= 128);
     for (const std::string_view variant : {"", "gpu_block", "gpu_cluster", "gpu_grid", "gpu_guess",
-                                           "gpu_stream:1:32", "gpu_stream:1:160"}) {
+                                           "gpu_stream:1:32", "gpu_stream:1:160",
+                                           "gpu_stream:2:256"}) {
       if ((variant.starts_with("gpu_stream") || variant == "gpu_guess") && !by_top_k) continue;
       options.variant = variant;
       for (std::int64_t r = 0; r < rows; ++r) {
@@ -357,7 +359,7 @@ TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
   const Array<float> temperature(std::vector<float>{1, nan, 1, -1, 0, 1});
   const Array<float> top_p(std::vector<float>{0.9F, 0.9F, 1.5F, 0.9F, 0.9F, 0.9F});
   const Array<std::int64_t> top_k(std::vector<std::int64_t>{50, 50, 50, 50, 50, -1});
-  for (const char* variant : {"", "gpu_stream:1:32", "gpu_stream:1:64", "gpu_guess"}) {
+  for (const char* variant : {"", "gpu_stream:1:32", "gpu_stream:1:64", "gpu_stream:4:64", "gpu_guess"}) {
     const bool own_k = std::string_view(variant).empty();
     const Array<std::uint8_t> valid(rows);
     const Array<float> logprob(rows);

@@ -15,7 +15,7 @@ namespace onepass::ops::topk {
 namespace {
 
 // So that a number of candidates that is not above it was asked for.
-static_assert(gpu_choose::kMostStreamK < kUnlessAsked);
+static_assert(gpu_choose::kMostSampleStream < kUnlessAsked);
 
 template <class Row, class Warps>
 __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sample_streams(
@@ -23,11 +23,12 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sam
     const __grid_constant__ CommonOf<FlatPlace> common,
     const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
   await_previous();
-  const std::int64_t at = common.first_row + blockIdx.x;
+  const std::int64_t at = common.first_row + cluster::index();
   const Draw draw(common, options, at);
   const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
   const int k = draw.candidates(options.most_candidates);
   const Chosen chosen = stream_row<Warps>(row, k, Target{}, false);
+  if (!chosen.mine) return;
   write_draw(common, options, at, row, draw, noise_of(common, options, at), chosen, k);
 }
 
@@ -35,8 +36,8 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sam
 
 Status gpu_sample_stream(const RowArgs& args, const Plan& plan) {
   return with_stream(args, plan, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
-    const auto options =
-        sample_options<FlatPlace>(*args.select, args, static_cast<int>(gpu_choose::kMostStreamK));
+    const auto options = sample_options<FlatPlace>(*args.select, args,
+                                                   static_cast<int>(gpu_choose::kMostSampleStream));
     return launch_row_clusters(sample_streams<Row, Warps>, args, plan,
                                common_of<FlatPlace>(args, plan, args.select->temperature), options);
   });

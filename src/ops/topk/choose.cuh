@@ -19,6 +19,7 @@ namespace onepass::ops::topk {
 struct alignas(16) Tally {
   State<float> state;
   unsigned before;
+  int count = 0;  // of the keys that come with it
 };
 
 struct MergeTallies {
@@ -55,8 +56,6 @@ class ChooseRow {
   static constexpr bool kAny = std::is_void_v<Out>;
   using Place = std::conditional_t<kAny, Operand, FlatPlace>;  // of what there is beside the row
   static constexpr int kPacks = Packs;                         // a thread, at a time
-  static constexpr int kGroups =
-      Packs * static_cast<int>(4 / sizeof(In));  // of a thread's elements
   // Large blocks whose registers a processor is to have room for.
   static constexpr int kBlocksAtOnce = Packs == gpu_choose::kFewPacks ? 2 : 1;
 

@@ -170,7 +170,7 @@ class Guess {
     };
     constexpr int kUsual = Share == 16 ? 64 : 128;  // that a block finds, or fewer
     if (n <= kUsual) {
-      place_keys<kKeys / kUsual>(shared_.found, n, send_key);
+      place_keys<kKeys / kUsual, kUsual / 8>(shared_.found, n, send_key);
     } else {
       place_keys<1>(shared_.found, n, send_key);
     }
@@ -241,12 +241,12 @@ class Guess {
 #pragma unroll
       for (int i = 0; i < kPart; ++i) part[i] = tile[p + i];
       const auto* elements = reinterpret_cast<const Element*>(own_ + p * kThreads);
-      const auto column = static_cast<unsigned>(row_.column(pack(p)));
+      const unsigned from = ~static_cast<unsigned>(row_.column(pack(p)));
 #pragma unroll 1
       for (unsigned bits = above(part, v); bits != 0; bits &= bits - 1) {
-        const auto bit = static_cast<unsigned>(__ffs(static_cast<int>(bits)) - 1);
+        const int bit = __ffs(static_cast<int>(bits)) - 1;
         const float x = widen(elements[element_of_bit<Element, kThreads>(bit)]);
-        if (!put(key_of(x, column + element_of_bit<Element, kStep>(bit)))) break;
+        if (!put(key_before(x, from, element_of_bit<Element, kStep>(bit)))) break;
       }
     }
   }

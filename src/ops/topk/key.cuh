@@ -11,16 +11,20 @@ namespace onepass {
 // Larger floats are larger words, −0 and +0 alike. A NaN does not come here.
 __device__ inline unsigned ordered(float z) {
   const unsigned bits = __float_as_uint(z + 0.0F);
-  return bits ^ (static_cast<int>(bits) < 0 ? 0xFFFFFFFFU : 0x80000000U);
+  return bits ^ (static_cast<unsigned>(static_cast<int>(bits) >> 31) | 0x80000000U);
 }
 __device__ inline float value_of_word(unsigned word) {
-  return __uint_as_float(word ^ (static_cast<int>(word) < 0 ? 0x80000000U : 0xFFFFFFFFU));
+  return __uint_as_float(word ^
+                         (~static_cast<unsigned>(static_cast<int>(word) >> 31) | 0x80000000U));
+}
+
+// Of the element `further` than the one whose index has the complement `from`.
+__device__ inline Key key_before(float z, unsigned from, int further) {
+  return static_cast<Key>(ordered(z)) << 32 | (from - static_cast<unsigned>(further));
 }
 
 // The lower index first: of two keys with one value it is the larger.
-__device__ inline Key key_of(float z, unsigned index) {
-  return static_cast<Key>(ordered(z)) << 32 | ~index;
-}
+__device__ inline Key key_of(float z, unsigned index) { return key_before(z, ~index, 0); }
 __device__ inline float value_of(Key key) {
   return value_of_word(static_cast<unsigned>(key >> 32));
 }

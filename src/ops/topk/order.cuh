@@ -11,9 +11,10 @@ namespace onepass {
 inline constexpr int kCountedKeys = 128;  // so few are ordered by counting,
 inline constexpr int kRankedKeys = 512;   // and so few by runs
 
-// Calls put(place, key) with each of n keys: its place is how many are larger, which Each neighbours count together. By the
-// first Each · n threads; keys lie at a multiple of 16 bytes, with zeros behind them up to a multiple of 8 · Each.
-template <int Each, class Put>
+// Calls put(place, key) with each of n keys: its place is how many are larger, which Each neighbours count together, AtOnce keys
+// at a time. By the first Each · n threads; keys lie at a multiple of 16 bytes, with zeros behind them up to a multiple of
+// AtOnce · Each.
+template <int Each, int AtOnce = 8, class Put>
 __device__ inline void place_keys(const Key* keys, int n, Put put) {
   struct alignas(16) Two {
     Key a, b;
@@ -23,12 +24,16 @@ __device__ inline void place_keys(const Key* keys, int n, Put put) {
   const Key key = i < n ? keys[i] : 0;
   int count[8] = {};  // for themselves, so that none waits for another
 #pragma unroll 1
-  for (int j = 2 * own; j < n; j += 8 * Each) {
+  for (int j = 2 * own; j < n; j += AtOnce * Each) {
+    Two two[AtOnce / 2];
 #pragma unroll
-    for (int a = 0; a < 4; ++a) {
-      const Two two = *reinterpret_cast<const Two*>(keys + j + a * 2 * Each);
-      count[2 * a] += two.a > key ? 1 : 0;
-      count[2 * a + 1] += two.b > key ? 1 : 0;
+    for (int a = 0; a < AtOnce / 2; ++a) {
+      two[a] = *reinterpret_cast<const Two*>(keys + j + a * 2 * Each);
+    }
+#pragma unroll
+    for (int a = 0; a < AtOnce / 2; ++a) {
+      count[2 * a % 8] += two[a].a > key ? 1 : 0;
+      count[2 * a % 8 + 1] += two[a].b > key ? 1 : 0;
     }
   }
   int larger = ((count[0] + count[1]) + (count[2] + count[3])) +

@@ -8,7 +8,7 @@
 namespace onepass::ops::topk {
 
 template <class In>
-using StreamRow = ChooseRow<In, In, gpu_choose::stream_packs(sizeof(In))>;
+using StreamRow = ChooseRow<In, In, gpu_choose::kStreamPacks>;
 
 // A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs, two stages ahead, and waits
 // for nobody else's.
@@ -22,17 +22,19 @@ class LaneStages {
   using Tile = Held[P];
 
   __device__ LaneStages(std::byte* memory, const Row& row)
-      : memory_(held(memory) + thread()),
+      : memory_(in_register(reinterpret_cast<Held*>(memory)) + thread()),
         row_(row),
-        next_(row.address(first(0) + thread())),
-        left_(row.packs() - first(0) - thread()) {
+        begin_(Warps::place() * kSize),
+        step_(Warps::places() * kSize),
+        next_(row.address(begin_ + thread())),
+        left_(row.packs() - begin_ - thread()) {
 #pragma unroll
     for (int c = 0; c < kSlots; ++c) ask(c);
   }
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x % kWarp); }
   __device__ static int step() { return kWarp; }
-  __device__ int first(int c) const { return (c * Warps::count() + Warps::index()) * kSize; }
+  __device__ int first(int c) const { return begin_ + c * step_; }
   __device__ int packs(int c) const { return min(kSize, row_.packs() - first(c)); }  // perhaps none
   __device__ bool is_last(int c) const { return first(c + 1) >= row_.packs(); }
   // The lane's packs, 32 apart.
@@ -57,11 +59,6 @@ class LaneStages {
   __device__ void leave(int c) { ask(c + kSlots); }
 
  private:
-  // The same memory, whose address is now in a register: the compiler would make it anew at each use, by five instructions.
-  __device__ static Held* held(std::byte* memory) {
-    const unsigned address = __shfl_sync(0xFFFFFFFFU, shared_address(memory), 0);
-    return static_cast<Held*>(__cvta_shared_to_generic(address));
-  }
   // Packs from the lane's first of the stage to the end of the row.
   __device__ int left(int c) const { return row_.packs() - first(c) - thread(); }
 
@@ -77,13 +74,14 @@ class LaneStages {
         if (p * kWarp < left_) copy_async(next_ + p * kWarp, to + p * kWarp);
       }
     }
-    next_ += Warps::count() * kSize;
-    left_ -= Warps::count() * kSize;
+    next_ += step_;
+    left_ -= step_;
     commit_copies();
   }
 
   Held* memory_;
   const Row& row_;
+  int begin_, step_;  // packs: to the warp's first stage, and from one of its stages to the next
   const Held* next_;  // the lane's first pack of the next stage to ask for,
   int left_;          // and how many there are from it to the end of the row
 };
@@ -121,75 +119,67 @@ class RunningState {
   float d_ = 0;
 };
 
-// The row's State and its K largest, by all threads of a block.
+// The row's State and its K largest, by all threads of a block or of a cluster.
 template <class Warps, class Row>
 __device__ inline Chosen stream_row(const Row& row, int k, const Target& target, bool ranks) {
   using Element = typename Row::Element;
-  using Keys = WarpKeys<gpu_choose::stream_keys(sizeof(Element))>;
+  using Keys = WarpKeys<gpu_choose::kStreamKeys>;
   using RowStages = LaneStages<Row, Warps>;
-  static_assert(Row::kGroups == gpu_choose::kStreamGroups);
+  constexpr int kHalf = Row::kPacks / 2;
   extern __shared__ __align__(16) std::byte memory[];
   constexpr int kStagesBytes = gpu_choose::kStreamStages * kWarp * Row::kPacks * kPackBytes;
   std::byte* const keys_memory = memory + Warps::count() * kStagesBytes;
   const auto lane = RowStages::thread();
   RowStages stages(memory + Warps::index() * kStagesBytes, row);
-  const Warps warps(keys_memory + Warps::count() * Keys::kRoom * sizeof(Key));
+  const Warps warps(keys_memory + Warps::count() * Keys::kRoom * sizeof(Key), k);
   Keys best(reinterpret_cast<Key*>(keys_memory) + Warps::index() * Keys::kRoom, k);
 
-  const bool own = static_cast<int>(threadIdx.x) < row.edges();
+  const bool own = Warps::place() == 0 && lane < row.edges();
   const float edge = own ? row.edge(lane) : minus_infinity<float>();
   const auto edge_column = static_cast<int>(row.edge_column(lane));
   RunningState<Row> state(row, row.fold_one(edge).state);
   unsigned before = ranks && own && target.follows(edge, edge_column) ? 1 : 0;
-  unsigned largest[Row::kPacks];
-#pragma unroll
-  for (unsigned& word : largest) word = Row::nothing().word[0];
-  unsigned shown[Row::kGroups];
-  const auto show = [&] {
-#pragma unroll
-    for (int g = 0; g < Row::kGroups; ++g) shown[g] = Keys::shown(widened<Element>(largest, g));
-  };
+  GroupMaxima<Element, gpu_choose::kStreamGroups> shown;
 #pragma unroll 1
   for (int c = 0;; ++c) {
     typename RowStages::Tile tile;
     stages.take(c, tile);
-    unsigned m[Row::kPacks];
-    maxima_or_nan(tile, m);
-    state.add(tile, largest_or_nan<Element>(m), c);
-#pragma unroll
-    for (int p = 0; p < Row::kPacks; ++p) largest[p] = larger_word<Element>(largest[p], m[p]);
+    state.add(tile, shown.add(tile), c);
     if (ranks) before += before_target(row, stages, c, target);
     const bool last = stages.is_last(c);
-    unsigned bits = above(tile, best.value());
+    unsigned bits[2];  // of each half of the packs
+    const auto find = [&] {
+      bits[0] = above<0, kHalf>(tile, best.value());
+      bits[1] = above<kHalf, kHalf>(tile, best.value());
+    };
+    find();
     if (c == 0 || (Warps::kAlone && last) || !best.has_room(bits)) {
-      show();
-      if (c == 0) warps.meet(shown);
-      warps.share(shown);
-      best.bound(shown);
-      bits = above(tile, best.value());
+      warps.show(shown);
+      if (c == 0) warps.meet();
+      warps.bound(best, shown, c == 0 ? Warps::kFirst : Warps::kBetween);
+      find();
     }
     const auto* elements = reinterpret_cast<const Element*>(stages.own(c));
-    const auto column = static_cast<unsigned>(row.column(stages.first(c) + lane));
-    best.offer(bits, [&](unsigned bit) {
-      const unsigned e = element_of_bit<Element, kWarp>(bit);
-      return key_of(widen(elements[e]), column + e);
+    const unsigned from = ~static_cast<unsigned>(row.column(stages.first(c) + lane));
+    best.offer(bits, [&](int half, int bit) {
+      const int further = half * kHalf * kWarp * Row::kLanes;
+      const int e = element_of_bit<Element, kWarp>(bit);
+      return key_before(widen(elements[further + e]), from - further, e);
     });
     if (last) break;
     stages.leave(c);
   }
-  best.offer(own && edge >= best.value() ? 1 : 0,
-             [&](unsigned) { return key_of(edge, static_cast<unsigned>(edge_column)); });
+  unsigned edges[2] = {own && edge >= best.value() ? 1U : 0U, 0};
+  best.offer(edges, [&](int, int) { return key_of(edge, static_cast<unsigned>(edge_column)); });
 
-  show();
   warps.show(shown);
-  const Tally total = warps.fold(Tally{state.all(), before});
+  Chosen chosen{.total = warps.fold(Tally{state.all(), before})};
   if constexpr (!Warps::kAlone) {  // now that all have seen all of it
-    warps.share(shown);
-    best.bound(shown);
+    warps.hear();
+    warps.bound(best, shown, Warps::kLast);
   }
-  Chosen chosen{.total = total, .mine = true};
   // Nobody needs the stages any more.
-  chosen.keys = warps.order(best, reinterpret_cast<Key*>(memory), chosen.count);
+  warps.order(best, reinterpret_cast<Key*>(memory), chosen);
   chosen.count = min(chosen.count, k);
   return chosen;
 }

@@ -5,6 +5,7 @@
 #include "dispatch/gpu_choose.hpp"
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
+#include "ops/topk/group_maxima.cuh"
 #include "ops/topk/key.cuh"
 
 namespace onepass {
@@ -20,138 +21,63 @@ class WarpKeys {
  public:
   static constexpr int kEach = Each;  // of a lane, at most
   static constexpr int kRoom = kEach * kWarp;
-  static constexpr int kOrdered = 8;  // of a lane, in the end
+  static constexpr int kOrdered = 4;  // of a lane, in the end
 
   // By a whole warp, as everything that follows.
-  __device__ WarpKeys(Key* keys, int k) : keys_(keys + lane()), k_(k), limit_(lowest_limit()) {}
+  __device__ WarpKeys(Key* keys, int k)
+      : keys_(in_register(keys) + lane()), k_(k), limit_(lowest_limit()) {}
 
   // Elements up to it need not be offered, if those with lower indices have been.
   __device__ float value() const { return value_of(limit_); }
 
   // Whether every lane has room for as many as it has bits.
-  __device__ bool has_room(unsigned bits) const {
-    return !__any_sync(kAll, own() + __popc(bits) > kEach);
+  __device__ bool has_room(const unsigned (&bits)[2]) const {
+    return !__any_sync(kAll, own() + __popc(bits[0]) + __popc(bits[1]) >= kEach);
   }
 
-  // What a group of elements has shown, of which `largest` is the largest. A NaN has shown nothing.
-  __device__ static unsigned shown(float largest) {
-    return ordered(largest == largest ? largest : minus_infinity<float>());
+  // Each lane has what some groups have shown.
+  template <class Maxima>
+  __device__ void bound(const Maxima& shown) {
+    const auto from = [&](unsigned least) { return __reduce_add_sync(kAll, shown.from(least)); };
+    Bound bound{.low = __reduce_min_sync(kAll, shown.lowest()),
+                .high = __reduce_max_sync(kAll, shown.highest()),
+                .n = from(nothing_shown() + 1)};
+    bound.raise(k_, from);
+    take(bound);
   }
-
-  // Each lane has what G groups have shown.
-  template <int G>
-  __device__ void bound(const unsigned (&word)[G]) {
-    const unsigned none = ordered(minus_infinity<float>());
-    unsigned low = kAll;
-    unsigned high = 0;
-#pragma unroll
-    for (int g = 0; g < G; ++g) {
-      low = word[g] == none ? low : min(low, word[g]);
-      high = max(high, word[g]);
-    }
-    low = __reduce_min_sync(kAll, low);
-    high = __reduce_max_sync(kAll, high);
-    const auto from = [&](unsigned least) {
-      int n = 0;
-#pragma unroll
-      for (int g = 0; g < G; ++g) n += word[g] >= least ? 1 : 0;
-      return __reduce_add_sync(kAll, n);
-    };
-    int n = from(none + 1);
-    while (n > k_ + k_ / 8 + 4 && low < high) {
-      const unsigned middle = low + (high - low + 1) / 2;
-      const int above = from(middle);
-      if (above >= k_) {
-        low = middle;
-        n = above;
-      } else {
-        high = middle - 1;
-      }
-    }
-    if (n >= k_) limit_ = max(limit_, just_below(low));
+  __device__ void take(const Bound& bound) {
+    if (bound.n >= k_) limit_ = max(limit_, just_below(bound.low));
     if (__any_sync(kAll, own() > kEach / 4 * 3)) keep();
   }
+  __device__ int k() const { return k_; }
 
-  // A lane's elements above the limit, a bit each. The limit may rise on the way: what is below it then goes later.
+  // A lane's elements above the limit, a bit each, in two words of which one is taken at a time: what these wait for they wait
+  // for together. The limit may rise on the way: what is below it then goes later.
   template <class KeyOfBit>
-  __device__ void offer(unsigned bits, KeyOfBit key_of_bit) {
+  __device__ void offer(unsigned (&bits)[2], KeyOfBit key_of_bit) {
     for (;;) {
       put(bits, key_of_bit);
-      if (!__any_sync(kAll, bits != 0)) return;
+      if (!__any_sync(kAll, (bits[0] | bits[1]) != 0)) return;
       cut();
     }
   }
 
-  // Those that are above the limit, side by side.
-  __device__ Key* data() const { return keys_ - lane(); }
-  __device__ int count() const { return __reduce_add_sync(kAll, own()); }
-  __device__ void settle() {
-    keep();
-    spread();
-  }
-  // More of them, half of the room at most, behind those that lie side by side.
-  __device__ void append(const Key* more, int n) {
-    if (count() + n > kRoom) cut();
-    const int before = count();
-    for (int i = lane(); i < n; i += kWarp) data()[before + i] = more[i];
-    __syncwarp();
-    set_count(before + n);
-  }
-  __device__ void copy(Key* to) const {
-    for (unsigned i = 0; i != end_; i += kWarp) to[i + lane()] = keys_[i];
-  }
-  // Keeps the K largest, or a few more, side by side.
-  __device__ void cut() {
-    const Kept kept = cut(*this);
-    limit_ = kept.limit;
-    set_own(kept.own);
-  }
-
-  // Of those that lie side by side the largest, in order, at `to`, with room for kOrdered a lane.
-  __device__ void order(Key* to) {
-    if (count() > kOrdered * kWarp) cut();
-    __syncwarp();
-    const int n = count();
-    if (n <= 2 * kWarp) {
-      sort<2>(to);
-    } else if (n <= 4 * kWarp) {
-      sort<4>(to);
-    } else {
-      sort<kOrdered>(to);
-    }
-    __syncwarp();
-  }
-
- private:
-  static constexpr unsigned kAll = 0xFFFFFFFFU;
-
-  __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
-  // Keys of the lane.
-  __device__ int own() const { return static_cast<int>(end_ / kWarp); }
-  __device__ void set_own(int n) { end_ = static_cast<unsigned>(n * kWarp); }
-  // There are so many, side by side.
-  __device__ void set_count(int n) { set_own((n - lane() + kWarp - 1) / kWarp); }
-
-  // As far as there is room for it.
-  template <class KeyOfBit>
-  __device__ void put(unsigned& bits, KeyOfBit key_of_bit) {
-#pragma unroll 1
-    for (; bits != 0 && end_ < kEach * kWarp; bits &= bits - 1) {
-      keys_[end_] = key_of_bit(static_cast<unsigned>(__ffs(static_cast<int>(bits)) - 1));
-      end_ += kWarp;
-    }
-    __syncwarp();
-  }
-
   // Throws away what is below the limit.
   __device__ void keep() {
+    constexpr int kAtOnce = 6;
+    static_assert(kEach % kAtOnce == 0);
     unsigned kept = 0;
 #pragma unroll 1
-    for (unsigned next = 0; next != end_; next += kWarp) {
-      const Key key = keys_[next];
-      if (key < limit_) continue;
-      keys_[kept] = key;
-      kept += kWarp;
+    for (unsigned next = 0; next < end_; next += kAtOnce * kStep) {
+      Key key[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) key[i] = at(next + i * kStep);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (next + i * kStep >= end_ || key[i] < limit_) continue;
+        at(kept) = key[i];
+        kept += kStep;
+      }
     }
     end_ = kept;
     __syncwarp();
@@ -175,6 +101,89 @@ class WarpKeys {
     __syncwarp();
   }
 
+  // All of them, once they are side by side.
+  __device__ Key* data() const { return keys_ - lane(); }
+  __device__ int count() const { return __reduce_add_sync(kAll, own()); }
+  // More of them, half of the room at most, behind those that lie side by side.
+  __device__ void append(const Key* more, int n) {
+    if (count() + n > kRoom) cut();
+    const int before = count();
+    for (int i = lane(); i < n; i += kWarp) data()[before + i] = more[i];
+    __syncwarp();
+    set_count(before + n);
+  }
+  // There are so many side by side, whoever put them there.
+  __device__ void adopt(int n) { set_count(n); }
+  // All of them elsewhere, side by side.
+  __device__ void copy(Key* to) const {
+    to += sum_until(own()) - own();
+#pragma unroll 1
+    for (unsigned i = 0; i != end_; i += kStep) *to++ = at(i);
+  }
+  // Keeps the K largest, or a few more, side by side.
+  __device__ void cut() {
+    const Kept kept = cut(*this);
+    limit_ = kept.limit;
+    set_own(kept.own);
+  }
+
+  // Of those that lie side by side the largest, in order, at `to`, with room for kOrdered a lane; how many.
+  __device__ int order(Key* to) const {
+    __syncwarp();
+    const int n = count();
+    Key mine[2];
+    if (n <= 2 * kWarp) {
+      sort(mine, 0);
+      copy_to(mine, to);
+    } else {
+      Key largest[kOrdered];
+      sort(largest, 0);
+#pragma unroll 1
+      for (int i = kOrdered; i * kWarp < n; i += 2) {
+        sort(mine, i);
+        warp_merge_descending(largest, mine);
+      }
+      copy_to(largest, to);
+    }
+    __syncwarp();
+    return min(n, kOrdered * kWarp);
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xFFFFFFFFU;
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % kWarp); }
+  // From a key of the lane to its next, in bytes: an address is then one addition.
+  static constexpr unsigned kStep = kWarp * sizeof(Key);
+  __device__ Key& at(unsigned bytes) const {
+    return *reinterpret_cast<Key*>(reinterpret_cast<std::byte*>(keys_) + bytes);
+  }
+  // Keys of the lane.
+  __device__ int own() const { return static_cast<int>(end_ / kStep); }
+  __device__ void set_own(int n) { end_ = static_cast<unsigned>(n) * kStep; }
+  // There are so many, side by side.
+  __device__ void set_count(int n) { set_own((n - lane() + kWarp - 1) / kWarp); }
+
+  // As long as there is room for two.
+  template <class KeyOfBit>
+  __device__ void put(unsigned (&bits)[2], KeyOfBit key_of_bit) {
+#pragma unroll 1
+    while ((bits[0] | bits[1]) != 0 && end_ < (kEach - 1) * kStep) {
+      Key key[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        key[i] = key_of_bit(i, __ffs(static_cast<int>(bits[i])) - 1);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (bits[i] != 0) at(end_) = key[i];
+        end_ += bits[i] != 0 ? kStep : 0;
+        bits[i] &= bits[i] - 1;
+      }
+    }
+    __syncwarp();
+  }
+
   struct Kept {
     Key limit;
     int own;
@@ -184,17 +193,17 @@ class WarpKeys {
     assume_shared(of.keys_);
     Key low = ~Key{0};
     Key high = 0;
-    for (unsigned i = 0; i != of.end_; i += kWarp) {
-      low = min(low, of.keys_[i]);
-      high = max(high, of.keys_[i]);
+    for (unsigned i = 0; i != of.end_; i += kStep) {
+      low = min(low, of.at(i));
+      high = max(high, of.at(i));
     }
     __syncwarp();
     low = ~group_fold(~low, LargestKey(), kWarp);
     high = group_fold(high, LargestKey(), kWarp);
-    for (int n = of.count(); n > of.k_ + of.k_ / 4 && low < high;) {
+    for (int n = of.count(); n > of.k_ + of.k_ / 8 && low < high;) {
       const Key middle = low + (high - low + 1) / 2;
       int above = 0;
-      for (unsigned i = 0; i != of.end_; i += kWarp) above += of.keys_[i] >= middle ? 1 : 0;
+      for (unsigned i = 0; i != of.end_; i += kStep) above += of.at(i) >= middle ? 1 : 0;
       __syncwarp();
       above = __reduce_add_sync(kAll, above);
       if (above >= of.k_) {
@@ -210,18 +219,21 @@ class WarpKeys {
     return {of.limit_, of.own()};
   }
 
+  // N of each lane's, from the first-th on.
   template <int N>
-  __device__ void sort(Key* to) const {
-    Key mine[N];
+  __device__ void sort(Key (&mine)[N], int first) const {
 #pragma unroll
-    for (int i = 0; i < N; ++i) mine[i] = i < own() ? keys_[kWarp * i] : 0;
+    for (int i = 0; i < N; ++i) mine[i] = first + i < own() ? keys_[kWarp * (first + i)] : 0;
     warp_sort_descending(mine);
+  }
+  template <int N>
+  __device__ static void copy_to(const Key (&mine)[N], Key* to) {
 #pragma unroll
     for (int i = 0; i < N; ++i) to[N * lane() + i] = mine[i];
   }
 
   Key* keys_;         // the lane's
-  unsigned end_ = 0;  // 32 for each of them
+  unsigned end_ = 0;  // a step for each of them
   int k_;
   Key limit_;
 };
