@@ -33,19 +33,28 @@ constexpr FlashDims flash_dims(int dim) {
   return {512, 256};
 }
 
-// Whether tiles have twice as many keys: sums leave registers for their scores, there are enough for many tiles, and nobody
-// shares them. Keys of all sequences side by side (`packed`) say nothing about any one of them.
-constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool packed,
-                             const Plan& plan) {
-  return dims.dim == 64 && rows > kFewRows && (packed || keys >= 8 * kFlashKeys) &&
-         plan.split == 1 && plan.cluster == 1;
-}
-
 constexpr int swizzled_bytes(int columns) { return (columns + 63) / 64 * 128; }
 
 // Shared memory of warps that share so many rows and tiles of keys.
 constexpr int flash_bytes(FlashDims dims, int rows, int keys = kFlashKeys) {
   return (rows + keys) * swizzled_bytes(dims.dim) + keys * swizzled_bytes(dims.columns);
+}
+
+// Where a row's sums leave registers for the scores of twice as many keys, tiles have so many if there are enough of them, nobody
+// shares them and there is memory. Keys of all sequences side by side (`packed`) say nothing about any one of them.
+constexpr bool can_double(FlashDims dims) {
+  return dims.dim == 64 || dims.dim == 192 || dims.dim == 256;
+}
+constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool packed,
+                             const Plan& plan, const Machine& m) {
+  return can_double(dims) && rows > kFewRows && (packed || keys >= 8 * kFlashKeys) &&
+         plan.split == 1 && plan.cluster == 1 &&
+         flash_bytes(dims, rows, 2 * kFlashKeys) <= m.gpu.block_shared;
+}
+// Whether a plan has them.
+constexpr bool has_doubled(FlashDims dims, int rows, const Plan& plan) {
+  return can_double(dims) && plan.split == 1 && plan.cluster == 1 &&
+         plan.shared_bytes == static_cast<std::size_t>(flash_bytes(dims, rows, 2 * kFlashKeys));
 }
 
 // And of what they leave there of their rows for each other: rows a little apart, so that their banks differ.
@@ -139,8 +148,8 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
         std::max(plan.shared_bytes, static_cast<std::size_t>(found_bytes(dims, rows)));
   }
   plan.split = static_cast<int>(ceil_div(tiles, part));
-  if (flash_doubles(dims, rows, a.keys, a.kv_offsets, plan)) {
-    plan.shared_bytes = static_cast<std::size_t>(flash_bytes(dims, rows, 2 * kFlashKeys) * teams);
+  if (flash_doubles(dims, rows, a.keys, a.kv_offsets, plan, m)) {
+    plan.shared_bytes = static_cast<std::size_t>(flash_bytes(dims, rows, 2 * kFlashKeys));
   }
   plan.keys = plan.split > 1 ? part * kFlashKeys : 0;
   plan.blocks = blocks * plan.split * plan.cluster;

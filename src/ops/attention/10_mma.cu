@@ -15,21 +15,28 @@
 namespace onepass::ops::attention {
 namespace {
 
+// With the tiles that the plan has room for.
+template <class Stored, int Dim, int Columns, int Warps, int RowTiles>
+Status launch_tiles(const AttentionArgs& a, const Plan& plan) {
+  using Few = Shape<Dim, Columns, Warps, RowTiles>;
+  constexpr attention_launch::FlashDims kDims{Dim, Columns};
+  if constexpr (attention_launch::can_double(kDims)) {
+    using Twice = Shape<Dim, Columns, Warps, RowTiles, 2 * Few::kKeys>;
+    if (attention_launch::has_doubled(kDims, Few::kRows, plan)) {
+      return launch_flash<Stored, Twice>(a, plan);
+    }
+  }
+  return launch_flash<Stored, Few>(a, plan);
+}
+
 template <class Stored>
 Status launch_dim(const AttentionArgs& a, const Plan& plan) {
-  if (a.dim <= 64) {
-    constexpr int kTwice = 2 * attention_launch::kFlashKeys;
-    using Few = Shape<64, 64, 4, 2>;
-    return attention_launch::flash_doubles({64, 64}, Few::kRows, a.keys,
-                                           static_cast<bool>(a.kv_offsets), plan)
-               ? launch_flash<Stored, Shape<64, 64, 4, 2, kTwice>>(a, plan)
-               : launch_flash<Stored, Few>(a, plan);
-  }
-  if (a.dim <= 96) return launch_flash<Stored, Shape<96, 96, 4, 2>>(a, plan);
-  if (a.dim <= 128) return launch_flash<Stored, Shape<128, 128, 4, 2>>(a, plan);
-  if (a.dim <= 192) return launch_flash<Stored, Shape<192, 192, 8, 1>>(a, plan);
-  if (a.dim <= 256) return launch_flash<Stored, Shape<256, 256, 8, 1>>(a, plan);
-  return launch_flash<Stored, Shape<512, 256, 4, 1>>(a, plan);
+  if (a.dim <= 64) return launch_tiles<Stored, 64, 64, 4, 2>(a, plan);
+  if (a.dim <= 96) return launch_tiles<Stored, 96, 96, 4, 2>(a, plan);
+  if (a.dim <= 128) return launch_tiles<Stored, 128, 128, 4, 2>(a, plan);
+  if (a.dim <= 192) return launch_tiles<Stored, 192, 192, 8, 1>(a, plan);
+  if (a.dim <= 256) return launch_tiles<Stored, 256, 256, 8, 1>(a, plan);
+  return launch_tiles<Stored, 512, 256, 4, 1>(a, plan);
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ class LaneStages {
 template <class Row>
 class RunningState {
  public:
-  __device__ RunningState(const Row& row, const State<float>& begun) : row_(row), before_(begun) {}
+  __device__ explicit RunningState(const Row& row) : row_(row) {}
 
   // The c-th; `m` is the largest of it, or NaN.
   template <class Tile>
@@ -113,7 +113,7 @@ class RunningState {
   static constexpr int kTogether = 64;
 
   const Row& row_;
-  State<float> before_;
+  State<float> before_ = identity<float>();
   float s_ = minus_infinity<float>();
   float far_ = minus_infinity<float>();
   float d_ = 0;
@@ -137,7 +137,7 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   const bool own = Warps::place() == 0 && lane < row.edges();
   const float edge = own ? row.edge(lane) : minus_infinity<float>();
   const auto edge_column = static_cast<int>(row.edge_column(lane));
-  RunningState<Row> state(row, row.fold_one(edge).state);
+  RunningState<Row> state(row);
   unsigned before = ranks && own && target.follows(edge, edge_column) ? 1 : 0;
   GroupMaxima<Element, gpu_choose::kStreamGroups> shown;
 #pragma unroll 1
@@ -173,7 +173,7 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   best.offer(edges, [&](int, int) { return key_of(edge, static_cast<unsigned>(edge_column)); });
 
   warps.show(shown);
-  Chosen chosen{.total = warps.fold(Tally{state.all(), before})};
+  Chosen chosen{.total = warps.fold(Tally{merge(state.all(), row.fold_one(edge).state), before})};
   if constexpr (!Warps::kAlone) {  // now that all have seen all of it
     warps.hear();
     warps.bound(best, shown, Warps::kLast);
