@@ -39,9 +39,12 @@ class WarpKeys {
   template <class Maxima>
   __device__ void bound(const Maxima& shown) {
     const auto from = [&](unsigned least) { return __reduce_add_sync(kAll, shown.from(least)); };
-    Bound bound{.low = __reduce_min_sync(kAll, shown.lowest()),
+    // There is no need to look below the limit. All that are 0 count from −0 on.
+    const unsigned above_limit = static_cast<unsigned>(limit_ >> 32) + 1;
+    const unsigned low = max(__reduce_min_sync(kAll, shown.lowest()), above_limit);
+    Bound bound{.low = low,
                 .high = __reduce_max_sync(kAll, shown.highest()),
-                .n = from(nothing_shown() + 1)};
+                .n = from(low == ordered(0) ? low - 1 : low)};
     bound.raise(k_, from);
     take(bound);
   }
