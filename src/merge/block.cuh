@@ -49,15 +49,21 @@ class BlockFold {
 
   __device__ explicit BlockFold(Scratch& of_warp) : of_warp_(of_warp) {}
 
+  // The slots are free again afterwards.
   __device__ Value all(Value mine, Join join = {}) const {
+    mine = once(mine, join);
+    __syncthreads();
+    return mine;
+  }
+
+  // They are not.
+  __device__ Value once(Value mine, Join join = {}) const {
     const unsigned lane = threadIdx.x % 32;
     const unsigned warp = threadIdx.x / 32;
     mine = warp_fold(mine, join);
     if (lane == 0) of_warp_[warp] = mine;
     __syncthreads();
-    mine = warp_fold(lane < blockDim.x / 32 ? of_warp_[lane] : Join::identity(), join);
-    __syncthreads();
-    return mine;
+    return warp_fold(lane < blockDim.x / 32 ? of_warp_[lane] : Join::identity(), join);
   }
 
  private:

@@ -95,16 +95,8 @@ __device__ inline Key* order_keys(Key* from, Key* to, int n) {
   for (int i = thread; i < n; i += threads) {
     const Key key = from[i];
     int place = 0;
-    constexpr int kAtOnce = 6;  // runs that are searched
-#pragma unroll 1
-    for (int first = 0; first < runs; first += kAtOnce) {
-#pragma unroll
-      for (int a = 0; a < kAtOnce; ++a) {
-        const int r = min(first + a, runs - 1);
-        const int larger = larger_in_run(from + r * 32, key);
-        place += first + a < runs ? larger : 0;
-      }
-    }
+#pragma unroll 4  // of runs that are searched at once
+    for (int r = 0; r < runs; ++r) place += larger_in_run(from + r * 32, key);
     to[place] = key;
   }
   __syncthreads();

@@ -112,7 +112,7 @@ class SeveralWarps : public Times {
     best.take(bound);
   }
 
-  __device__ Tally fold(const Tally& mine) const { return Fold(shared_.tallies).all(mine); }
+  __device__ Tally fold(const Tally& mine) const { return Fold(shared_.tallies).once(mine); }
 
   // What other blocks of the cluster have shown. All of this one have, and nobody reads its stages any more: the others may
   // send to where they were.
