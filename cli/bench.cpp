@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/measure.hpp"
 #include "cli/once.hpp"
+#include "cli/peers.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "runtime/gpu.hpp"
@@ -257,7 +258,10 @@ Status bench(const Flags& flags) {
       progress.step(to_string(c));
     }
   }
-  fmt::print("{}{}", table_for(results.rows, on_gpu), summary(results.rows));
+  const std::string& asked = flags.selection.variants;
+  const bool beside_peers = asked == "all" || asked == "auto";
+  fmt::print("{}{}{}", table_for(results.rows, on_gpu), summary(results.rows),
+             beside_peers ? missing(peers(), cases) : "");
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 
@@ -174,6 +175,18 @@ const Peer* find_peer(std::string_view name) {
     if (peer.name == name) return &peer;
   }
   return nullptr;
+}
+
+std::string missing(std::span<const Peer> peers, std::span<const Case> cases) {
+  std::string lines;
+  for (const Peer& peer : peers) {
+    const auto computes = [&](const Case& c) { return peer.computes(c.op, c.device); };
+    if (std::none_of(cases.begin(), cases.end(), computes)) continue;
+    if (const std::string why = peer.obstacle(); !why.empty()) {
+      lines += fmt::format("Without {}: {}\n", peer.name, why);
+    }
+  }
+  return lines;
 }
 
 }  // namespace onepass::cli

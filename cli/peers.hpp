@@ -24,4 +24,7 @@ struct Peer {
 std::span<const Peer> peers();
 const Peer* find_peer(std::string_view name);
 
+// Those that could compute one of the cases but are not in this build, a line each that says why.
+std::string missing(std::span<const Peer> peers, std::span<const Case> cases);
+
 }  // namespace onepass::cli

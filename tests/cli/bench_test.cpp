@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "cli/peers.hpp"
 #include "cli/results.hpp"
 #include "ops/variant.hpp"
 #include "tests/support/program.hpp"
@@ -151,6 +152,24 @@ TEST_F(BenchTest, AnUnwritableResultIsAnError) {
   }
   EXPECT_EQ(names(), std::set<std::string>{"directory"});
   EXPECT_TRUE(fs::is_empty(path("directory")));
+}
+
+// What a table lacks it says.
+TEST(PeersTest, ThoseThatAreMissingAreNamed) {
+  const auto attends = [](Op op, Device device) {
+    return op == Op::attention && device == Device::cuda;
+  };
+  const auto any = [](Op, Device) { return true; };
+  const auto nothing = [] { return std::string(); };
+  const auto not_built = [] { return std::string("not in this build"); };
+  const Peer here{.name = "here", .computes = any, .obstacle = nothing};
+  const Peer gone{.name = "gone", .computes = attends, .obstacle = not_built};
+  const Peer all[] = {here, gone};
+  const Case on_cpu{.op = Op::attention, .device = Device::cpu};
+  const Case on_gpu{.op = Op::attention, .device = Device::cuda};
+  EXPECT_EQ(missing(all, std::vector{on_cpu}), "");
+  EXPECT_EQ(missing(all, std::vector{on_cpu, on_gpu, on_gpu}), "Without gone: not in this build\n");
+  EXPECT_EQ(missing({}, std::vector{on_gpu}), "");
 }
 
 }  // namespace
