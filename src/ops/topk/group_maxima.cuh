@@ -6,8 +6,8 @@
 
 namespace onepass {
 
-// A word from which on n groups have shown something, and below which none has, and one above which none has; from(word) tells how
-// many have from a word on. Raised until they are K, or a few more.
+// Words between which a limit is looked for: n groups have shown `low` or more, none more than `high`. raise() brings `low` up until
+// they are K or a few more; from(word) tells how many have shown a word or more.
 struct Bound {
   unsigned low, high;
   int n;

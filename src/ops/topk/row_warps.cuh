@@ -37,7 +37,7 @@ class OneWarp : public Times {
     best.bound(own);
   }
   __device__ Tally fold(const Tally& mine) const { return warp_fold(mine, MergeTallies()); }
-  // Keys that are not below the limit, largest first, in one of the two places or the other.
+  // Keys that are not below the limit, largest first, where the stages were.
   template <class Keys>
   __device__ void order(Keys& best, Key* free, Chosen& chosen) const {
     static_assert(gpu_choose::kMostOneWarpK <= Keys::kOrdered * kWarp);
