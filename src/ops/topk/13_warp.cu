@@ -1,7 +1,7 @@
 // topk/13_warp: short rows, eight lanes or a warp each.
 //
 // Idea    the row in the registers of a few lanes, as 20_gate has it, with a target's place beside it.
-// Versus  10_choose: no block, no barrier, no shared memory but two keys a lane.
+// Versus  10_choose: no block, no barrier.
 // Bytes   x once.
 // Limits  up to 1024 columns, K up to 32; f32, f16, bf16; any stride, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
@@ -35,8 +35,8 @@ template <class In, int Lanes, int N, class Place>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void warp_rows(
     const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
-  using Held = HeldRow<Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
-  __shared__ KeySlots<Lanes> slots[gpu_choose::kGateThreads / Lanes];
+  using Held = HeldRow<In, Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
+  __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];
   await_previous();
   const std::int64_t own =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
@@ -47,12 +47,13 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   const float factor = common.factor_for(temperature);
   const auto* row = static_cast<const In*>(address_of(space, x, at));
   const std::int64_t stride = Held::kPack > 1 ? 1 : x.col_stride;
-  const auto element_of = [&](int c) { return widen(row[c * stride]); };
-  const Held held(cols);
+  const Held held(cols, rooms[threadIdx.x / Lanes]);
+  const auto element_of = [&](int c) { return held.at(c); };
   float values[N];
   held.load(row, stride, values);
-  const auto lists = held.lists(values);
-  State<float> state = held.state(values, lists, factor);
+  const auto k = static_cast<int>(out.k);
+  const Upper upper = held.upper(values, k);
+  State<float> state = held.state(values, upper.largest, factor);
   if (!(temperature > 0 && isfinite(temperature))) state = broken_state();
   const float lse = logsumexp(state);
   const bool broken = lse != lse;
@@ -83,8 +84,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   if (lane == 0 && exists) RowOut(space, out.lse, at).put(0, lse);
 
   // −inf is an element like others, after all of them, by its index; a NaN's row has no answer.
-  const auto k = static_cast<int>(out.k);
-  const Key key = held.largest(values, lists, k, slots[threadIdx.x / Lanes], element_of);
+  const Key key = held.largest(values, upper.limit, k, element_of);
   const auto index = static_cast<int>(index_of(key));
   int to = lane;
   if (!out.sorted) {  // the place that its index has among those of all

@@ -11,13 +11,6 @@ namespace onepass::ops::topk {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-// Where the keys of a row meet: two for each of its lanes, and one so that the rows of a warp lie in different banks.
-template <int Lanes>
-struct KeySlots {
-  static constexpr int kRoom = 2 * Lanes;
-  Key key[kRoom + 1];
-};
-
 // What the row's lanes before this one have, and all of them.
 struct Counted {
   int before, all;
@@ -28,82 +21,132 @@ __device__ inline Counted count_before(int mine) {
   return {until - mine, __shfl_sync(kAllLanes, until, Lanes - 1, Lanes)};
 }
 
-// Larger words first.
-__device__ inline void order(unsigned& a, unsigned& b) {
-  const unsigned larger = max(a, b);
-  b = min(a, b);
+// One more if a > b; as a compiler has it, it takes a move besides.
+__device__ inline void count_if_larger(int& count, Key a, Key b) {
+  asm("{\n\t.reg .pred larger;\n\tsetp.gt.u64 larger, %1, %2;\n\t@larger add.s32 %0, %0, 1;\n\t}"
+      : "+r"(count)
+      : "l"(a), "l"(b));
+}
+
+// The larger first, and a NaN before all.
+__device__ inline void order(float& a, float& b) {
+  const float larger = larger_or_nan(a, b);
+  b = fminf(a, b);
   a = larger;
 }
 
-// Words that fall and then rise, or a turn of such, larger first.
+// Numbers that fall and then rise, or a turn of such, larger first.
 template <int N>
-__device__ inline void sort_bitonic(unsigned (&w)[N]) {
+__device__ inline void sort_bitonic(float (&x)[N]) {
 #pragma unroll
   for (int apart = N / 2; apart > 0; apart /= 2) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      if ((i & apart) == 0) order(w[i], w[i + apart]);
+      if ((i & apart) == 0) order(x[i], x[i + apart]);
     }
   }
 }
 
-// The eighth largest word of eight lanes that have four each.
-__device__ inline unsigned eighth_largest(unsigned (&mine)[4]) {
-  order(mine[0], mine[1]);
-  order(mine[3], mine[2]);
-  sort_bitonic(mine);
-  unsigned w[8];  // of two lanes, then the largest of four
+// Of this lane and the one `distance` away, both in order: all, or as many as each has.
+template <int N>
+__device__ inline void join_all(const float (&mine)[N], int distance, float (&all)[2 * N]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    w[i] = mine[i];
-    w[7 - i] = exchange(mine[i], 1);
+  for (int i = 0; i < N; ++i) {
+    all[i] = mine[i];
+    all[2 * N - 1 - i] = exchange(mine[i], distance);
   }
-  sort_bitonic(w);
-  unsigned other[8];
+  sort_bitonic(all);
+}
+template <int N>
+__device__ inline void keep_larger(float (&mine)[N], int distance) {
+  float other[N];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) other[i] = exchange(w[7 - i], 2);
+  for (int i = 0; i < N; ++i) other[i] = exchange(mine[N - 1 - i], distance);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) w[i] = max(w[i], other[i]);
-  sort_bitonic(w);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) other[i] = exchange(w[7 - i], 4);
-  unsigned least = ~0U;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) least = min(least, max(w[i], other[i]));
-  return least;
+  for (int i = 0; i < N; ++i) mine[i] = larger_or_nan(mine[i], other[i]);
 }
 
-// The K-th largest word of 32 lanes that have two each.
-__device__ inline unsigned largest_but(int k, unsigned (&mine)[2]) {
-  order(mine[0], mine[1]);
+// Of a row: its largest element, NaN if one is, and what at least K reach.
+struct Upper {
+  float largest, limit;
+};
+
+// Of eight lanes that have four numbers each. The limit is the eighth largest, or a little less, as of two lanes only the four
+// largest count: 61 minima and maxima in place of 81.
+__device__ inline Upper upper_eight(const float (&mine)[4]) {
+  float four[4] = {mine[0], mine[1], mine[2], mine[3]};
+  order(four[0], four[1]);
+  order(four[3], four[2]);
+  sort_bitonic(four);
+  keep_larger(four, 1);
+  sort_bitonic(four);
+  float eight[8];
+  join_all(four, 2, eight);
+  keep_larger(eight, 4);
+  float least = -minus_infinity<float>();
+#pragma unroll
+  for (int i = 0; i < 8; ++i) least = fminf(least, eight[i]);
+  return {larger_or_nan(eight[0], eight[7]), least};
+}
+
+// Of 32 lanes that have two numbers each; the limit is the K-th largest.
+__device__ inline Upper upper_k(int k, const float (&mine)[2]) {
+  unsigned high = ordered(fmaxf(mine[0], mine[1]));
+  unsigned low = ordered(fminf(mine[0], mine[1]));
   unsigned best = 0;
 #pragma unroll 1
   for (int found = 0; found < k;) {
-    best = __reduce_max_sync(kAllLanes, mine[0]);
-    const bool own = mine[0] == best;
+    best = __reduce_max_sync(kAllLanes, high);
+    const bool own = high == best;
     found += __popc(__ballot_sync(kAllLanes, own));
-    mine[0] = own ? mine[1] : mine[0];
-    mine[1] = own ? 0 : mine[1];
+    high = own ? low : high;
+    low = own ? 0 : low;
   }
-  return best;
+  float largest = larger_or_nan(mine[0], mine[1]);
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    largest = larger_or_nan(largest, exchange(largest, distance));
+  }
+  return {largest, value_of_word(best)};
+}
+
+// What nobody reads a second time need not be in L1.
+template <class In>
+__device__ inline Pack<In> load_past_l1(const In* from) {
+  Pack<In> pack;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(pack.word[0]), "=r"(pack.word[1]), "=r"(pack.word[2]), "=r"(pack.word[3])
+               : "l"(from));
+  return pack;
 }
 
 // Up to Lanes · N elements. They come in packs of P, to each lane in turn, so that a load has 16 bytes where rows allow it.
-template <int Lanes, int N, int P>
+template <class In, int Lanes, int N, int P>
 class HeldRow {
  public:
   static constexpr int kPack = P;
   static_assert((Lanes == 8 || Lanes == 32) && N % P == 0 && N >= 4 && N <= 32);
 
-  __device__ explicit HeldRow(int cols)
-      : lane_(static_cast<int>(threadIdx.x % Lanes)), cols_(cols) {}
+  // What the row's lanes share: its elements, as what a lane has in registers it cannot find by a number; keys that may be
+  // among the K largest; and these. Of the rows of a warp each begins in other banks.
+  struct alignas(16) Room {
+    static constexpr int kKeys = Lanes == 8 ? 32 : 64;
+    In x[Lanes * N];
+    Key key[kKeys];
+    Key best[Lanes + 2];
+  };
+
+  __device__ HeldRow(int cols, Room& room)
+      : lane_(static_cast<int>(threadIdx.x % Lanes)), cols_(cols), room_(room) {}
 
   __device__ int lane() const { return lane_; }
   // Of the lane's j-th element; its elements that exist come before those that do not.
-  __device__ int column(int j) const { return (j / P * Lanes + lane_) * P + j % P; }
+  __device__ int column(int j) const {
+    const auto at = static_cast<unsigned>(j);
+    return static_cast<int>((at / P * Lanes + lane_) * P + at % P);
+  }
 
   // Past the row's end is −inf. With packs, cols and the row's address are multiples of theirs.
-  template <class In>
   __device__ void load(const In* row, std::int64_t stride, float (&x)[N]) const {
     if constexpr (P > 1) {
       static_assert(P == Pack<In>::kLanes);
@@ -111,43 +154,46 @@ class HeldRow {
 #pragma unroll
       for (int v = 0; v < N / P; ++v) {
         packs[v] = DenseLogits<In>::nothing();
-        if (column(v * P) < cols_) {
-          packs[v] = *reinterpret_cast<const Pack<In>*>(row + column(v * P));
-        }
+        if (column(v * P) < cols_) packs[v] = load_past_l1<In>(row + column(v * P));
+      }
+      clear_keys();  // while the row is on its way
+#pragma unroll
+      for (int v = 0; v < N / P; ++v) {
+        *reinterpret_cast<Pack<In>*>(room_.x + column(v * P)) = packs[v];
       }
       widen(packs, x);
     } else {
+      clear_keys();
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        x[j] = column(j) < cols_ ? widen(row[column(j) * stride]) : minus_infinity<float>();
+        const int c = column(j);
+        const In own = c < cols_ ? row[c * stride] : narrow<In>(minus_infinity<float>());
+        room_.x[c] = own;
+        x[j] = widen(own);
       }
     }
+    __syncwarp();
   }
 
-  // A lane's elements in a few lists, and the largest of each; NaN where one is.
-  static constexpr int kLists = Lanes == 8 ? 4 : 2;
-  struct Lists {
+  // The element of any column.
+  __device__ float at(int column) const { return widen(room_.x[column]); }
+
+  // A lane's elements make a few lists. The K-th of all lists' largest is what at least K reach, and seldom many more; of
+  // eight lanes, which have up to eight, it is the eighth.
+  __device__ static Upper upper(const float (&x)[N], int k) {
+    constexpr int kLists = Lanes == 8 ? 4 : 2;
     float largest[kLists];
-  };
-  __device__ static Lists lists(const float (&x)[N]) {
-    Lists of;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      float& largest = of.largest[j % kLists];
-      largest = j < kLists ? x[j] : larger_or_nan(largest, x[j]);
+      float& of = largest[j % kLists];
+      of = j < kLists ? x[j] : larger_or_nan(of, x[j]);
     }
-    return of;
+    if constexpr (Lanes == 8) return upper_eight(largest);
+    if constexpr (Lanes == 32) return upper_k(k, largest);
   }
 
-  // Of all logits x · factor, for each lane. The factor is positive.
-  __device__ static State<float> state(const float (&x)[N], const Lists& lists, float factor) {
-    float m = lists.largest[0];
-#pragma unroll
-    for (int i = 1; i < kLists; ++i) m = larger_or_nan(m, lists.largest[i]);
-#pragma unroll
-    for (int distance = Lanes / 2; distance > 0; distance /= 2) {
-      m = larger_or_nan(m, exchange(m, distance));
-    }
+  // Of all logits x · factor, m being the largest x, for each lane. The factor is positive.
+  __device__ static State<float> state(const float (&x)[N], float m, float factor) {
     const float s = shift(m);
     float d[4] = {};
 #pragma unroll
@@ -155,44 +201,46 @@ class HeldRow {
     return {m * factor, group_fold((d[0] + d[1]) + (d[2] + d[3]), Add<float>(), Lanes)};
   }
 
-  // The K largest of x, K up to Lanes: lane i has the key of the i-th. again(c) is the x of column c once more: what a lane
-  // has in its registers it cannot find by a number. A row with a NaN has keys of some sort.
-  template <class Again>
-  __device__ Key largest(const float (&x)[N], const Lists& lists, int k, KeySlots<Lanes>& slots,
-                         Again again) const {
-    const float limit = limit_for(lists, k);
-    unsigned reach = 0;
-#pragma unroll
-    for (int j = 0; j < N; ++j) reach |= x[j] >= limit ? 1U << j : 0;
-    reach &= existing();
+  // The K largest of x, K up to Lanes, of which the limit has K or more: lane i has the key of the i-th. x_at(c) is x of column
+  // c. A row with a NaN has keys of some sort.
+  template <class At>
+  __device__ Key largest(const float (&x)[N], float limit, int k, At x_at) const {
+    unsigned reach = reaching(x, limit);
     const Counted counted = count_before<Lanes>(__popc(reach));
-    if (__any_sync(kAllLanes, counted.all > slots.kRoom)) return one_by_one(k, again);
-    __syncwarp();  // nobody reads the keys of before any more
-    for (Key* to = slots.key + counted.before; reach != 0; reach &= reach - 1) {
-      const int c = column(__ffs(static_cast<int>(reach)) - 1);
-      *to++ = key_of(again(c), static_cast<unsigned>(c));
+    if (__any_sync(kAllLanes, counted.all > Room::kKeys)) return one_by_one(k, x_at);
+    // Two at a time: neither waits for the other.
+    for (Key* to = room_.key + counted.before; reach != 0; to += 2) {
+      const int first = column(take_highest(reach));
+      const bool more = reach != 0;
+      const int second = more ? column(take_highest(reach)) : first;
+      const float values[2] = {x_at(first), x_at(second)};
+      to[0] = key_of(values[0], static_cast<unsigned>(first));
+      if (more) to[1] = key_of(values[1], static_cast<unsigned>(second));
     }
     __syncwarp();
-    // A key's place is how many are before it.
-    const bool first = lane_ < counted.all;
-    const bool second = lane_ + Lanes < counted.all;
-    const Key a = first ? slots.key[lane_] : 0;
-    const Key b = second ? slots.key[lane_ + Lanes] : 0;
-    int before_a = 0;
-    int before_b = 0;
-    for (int i = 0; i < counted.all; ++i) {
-      const Key other = slots.key[i];
-      before_a += other > a ? 1 : 0;
-      before_b += other > b ? 1 : 0;
-    }
+    put_in_order(counted.all);
     __syncwarp();
-    if (first) slots.key[before_a] = a;
-    if (second) slots.key[before_b] = b;
-    __syncwarp();
-    return slots.key[lane_];
+    return room_.best[lane_];
   }
 
  private:
+  __device__ void clear_keys() const {
+    auto* pairs = reinterpret_cast<ulonglong2*>(room_.key);
+#pragma unroll
+    for (int i = lane_; i < Room::kKeys / 2; i += Lanes) pairs[i] = {};
+  }
+
+  // A bit for each element from the limit on: where the difference is not negative. Of an infinity and itself it is NaN, whose
+  // sign is positive.
+  __device__ unsigned reaching(const float (&x)[N], float limit) const {
+    unsigned below = 0;
+#pragma unroll
+    for (int j = N - 1; j >= 0; --j) {
+      below = __funnelshift_l(__float_as_uint(x[j] - limit), below, 1);
+    }
+    return ~below & existing();
+  }
+
   // A bit for each of the lane's elements.
   __device__ unsigned existing() const {
     const int packs = cols_ / P - lane_;  // from the lane's first on
@@ -200,19 +248,42 @@ class HeldRow {
     return own >= 32 ? ~0U : (1U << own) - 1;
   }
 
-  // At least K reach it, and seldom many more: of the largest of all 32 or 64 lists it is the K-th, or, where eight is
-  // as many as there can be, the eighth.
-  __device__ static float limit_for(const Lists& lists, int k) {
-    unsigned word[kLists];
+  __device__ static int take_highest(unsigned& bits) {
+    const int bit = 31 - __clz(static_cast<int>(bits));
+    bits ^= 1U << bit;
+    return bit;
+  }
+
+  // The first keys of the room, no two alike, to their places: a key's is how many are before it. Past `count` they are 0.
+  __device__ void put_in_order(int count) const {
+    constexpr int kOwn = 2;
+#pragma unroll 1
+    for (int at = lane_; at < count; at += kOwn * Lanes) {
+      Key own[kOwn];
+      int before[kOwn] = {};
 #pragma unroll
-    for (int i = 0; i < kLists; ++i) word[i] = ordered(lists.largest[i]);
-    if constexpr (Lanes == 8) return value_of_word(eighth_largest(word));
-    if constexpr (Lanes == 32) return value_of_word(largest_but(k, word));
+      for (int i = 0; i < kOwn; ++i) own[i] = room_.key[at + i * Lanes];
+#pragma unroll 1
+      for (int i = 0; i < count; i += 4) {
+        const auto* pairs = reinterpret_cast<const ulonglong2*>(room_.key + i);
+        const ulonglong2 two[2] = {pairs[0], pairs[1]};
+        const Key others[4] = {two[0].x, two[0].y, two[1].x, two[1].y};
+#pragma unroll
+        for (const Key other : others) {
+#pragma unroll
+          for (int o = 0; o < kOwn; ++o) count_if_larger(before[o], other, own[o]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        if (before[i] < Lanes) room_.best[before[i]] = own[i];
+      }
+    }
   }
 
   // Where more reach the limit than there is room for: the largest, K times.
-  template <class Again>
-  __device__ Key one_by_one(int k, Again again) const {
+  template <class At>
+  __device__ Key one_by_one(int k, At x_at) const {
     Key kept = 0;
     Key last = ~Key{0};
 #pragma unroll 1
@@ -221,7 +292,7 @@ class HeldRow {
 #pragma unroll 4
       for (int j = 0; j < N; ++j) {
         const int c = column(j);
-        const Key key = c < cols_ ? key_of(again(c), static_cast<unsigned>(c)) : 0;
+        const Key key = c < cols_ ? key_of(x_at(c), static_cast<unsigned>(c)) : 0;
         mine = key < last && key > mine ? key : mine;
       }
       last = group_fold(mine, LargestKey(), Lanes);
@@ -231,6 +302,7 @@ class HeldRow {
   }
 
   int lane_, cols_;
+  Room& room_;
 };
 
 // Calls body.operator()<Lanes, N>() with what a plan has for rows of `cols`.
