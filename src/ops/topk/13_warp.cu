@@ -35,7 +35,7 @@ template <class In, int Lanes, int N, class Place>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void warp_rows(
     const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
-  using Held = HeldRow<In, Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
+  using Held = HeldRow<In, Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1, true>;
   __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];
   await_previous();
   const std::int64_t own =
@@ -47,7 +47,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   const float factor = common.factor_for(temperature);
   const auto* row = static_cast<const In*>(address_of(space, x, at));
   const std::int64_t stride = Held::kPack > 1 ? 1 : x.col_stride;
-  const Held held(cols, rooms[threadIdx.x / Lanes]);
+  Held held(cols, rooms[threadIdx.x / Lanes]);
   const auto element_of = [&](int c) { return held.at(c); };
   float values[N];
   held.load(row, stride, values);
@@ -84,15 +84,15 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   if (lane == 0 && exists) RowOut(space, out.lse, at).put(0, lse);
 
   // −inf is an element like others, after all of them, by its index; a NaN's row has no answer.
-  const Key key = held.largest(values, upper.limit, k, element_of);
-  const auto index = static_cast<int>(index_of(key));
+  const auto key = held.largest(values, upper.limit, k, element_of);
+  const int index = Held::Keys::index(key);
   int to = lane;
   if (!out.sorted) {  // the place that its index has among those of all
     to = 0;
     for (int i = 0; i < k; ++i) to += __shfl_sync(kAllLanes, index, i, Lanes) < index ? 1 : 0;
   }
   const bool writes = lane < k;
-  const float value = value_for_lane<Lanes>(out.values, state, value_of(key) * factor, writes);
+  const float value = value_for_lane<Lanes>(out.values, state, Held::Keys::value(key) * factor, writes);
   if (!writes || !exists) return;
   RowOut(space, out.out, at).put(broken ? lane : to, broken ? lse : value);
   RowOut(space, out.indices, at)

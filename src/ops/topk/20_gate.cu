@@ -17,33 +17,91 @@
 namespace onepass::ops::topk {
 namespace {
 
-template <class Place>
+// Where scores lie and what is chosen goes. As in the usual call: in packs, at one stride, and side by side.
+struct DensePlaces {
+  const std::byte* x;
+  std::int64_t row_bytes;
+  void* weights;
+  void* experts;
+  DType weight, expert;  // f32, f16, bf16; i32, i64
+
+  template <class In>
+  static constexpr int kPack = Pack<In>::kLanes;
+  static constexpr std::int64_t stride = 1;
+
+  __device__ const void* row(std::int64_t row) const { return x + row * row_bytes; }
+  __device__ void put(std::int64_t row, int k, int i, float chosen, int which) const {
+    const std::int64_t at = row * k + i;
+    if (weight == DType::f32) {
+      static_cast<float*>(weights)[at] = chosen;
+    } else {
+      static_cast<std::uint16_t*>(weights)[at] =
+          weight == DType::bf16 ? narrow<BF16>(chosen).bits : narrow<F16>(chosen).bits;
+    }
+    if (expert == DType::i32) {
+      static_cast<std::int32_t*>(experts)[at] = which;
+    } else {
+      static_cast<std::int64_t*>(experts)[at] = which;
+    }
+  }
+};
+
+// Anywhere, of any type.
+struct AnyPlaces {
+  RowSpace space;
+  Operand x, weights, experts;
+  std::int64_t stride;
+
+  template <class In>
+  static constexpr int kPack = 1;
+
+  __device__ const void* row(std::int64_t row) const { return address_of(space, x, row); }
+  __device__ void put(std::int64_t row, int, int i, float chosen, int which) const {
+    RowOut(space, weights, row).put(i, chosen);
+    RowOut(space, experts, row).put(i, static_cast<long long>(which));
+  }
+};
+
+bool side_by_side(const RowSpace& space, const Operand& out, std::int64_t k) {
+  return (out.col_stride == 1 || k == 1) && (space.rows == 1 || out.row_strides[0] == k);
+}
+
+bool dense(const RowArgs& args) {
+  const Select& select = *args.select;
+  return in_packs(args.space, args.logits.x) && side_by_side(args.space, args.out, select.k) &&
+         side_by_side(args.space, select.indices, select.k) && args.out.dtype != DType::f64 &&
+         select.indices.dtype != DType::u8;
+}
+
+template <class Places>
+Places places_of(const RowArgs& args) {
+  const Operand& x = args.logits.x;
+  const Operand& experts = args.select->indices;
+  if constexpr (std::is_same_v<Places, AnyPlaces>) {
+    return {args.space, x, args.out, experts, x.col_stride};
+  } else {
+    const FlatPlace rows = place_of<FlatPlace>(x);
+    return {rows.data, rows.row_bytes, args.out.data, experts.data, args.out.dtype, experts.dtype};
+  }
+}
+
+template <class Places>
 struct GateArgs {
-  SpaceOf<Place> space;
   std::int64_t rows;
-  Place x, weights, experts;
-  std::int64_t weight_step, expert_step;  // bytes from a lane's to the next one's
-  int k;
+  int cols, k;
+  Places places;
   bool renormalize;
   float scale;
   FlatPlace bias;  // one an expert
 };
 
-std::int64_t step_of(const Operand& out) {
-  return out.col_stride * static_cast<std::int64_t>(size_of(out.dtype));
-}
-
-template <class Place>
-GateArgs<Place> gate_args(const RowArgs& args) {
+template <class Places>
+GateArgs<Places> gate_args(const RowArgs& args) {
   const Select& select = *args.select;
-  return {.space = space_of<Place>(args.space),
-          .rows = args.space.rows,
-          .x = place_of<Place>(args.logits.x),
-          .weights = place_of<Place>(args.out),
-          .experts = place_of<Place>(select.indices),
-          .weight_step = step_of(args.out),
-          .expert_step = step_of(select.indices),
+  return {.rows = args.space.rows,
+          .cols = static_cast<int>(args.space.cols),
           .k = static_cast<int>(select.k),
+          .places = places_of<Places>(args),
           .renormalize = select.renormalize,
           .scale = static_cast<float>(select.scale),
           .bias = place_of<FlatPlace>(select.bias)};
@@ -56,34 +114,21 @@ __device__ inline float reciprocal(float x) {
   return y;
 }
 
-template <class Value>
-__device__ inline void put(void* to, DType dtype, Value value) {
-  with_type_for<Value>(dtype, [&]<class Stored>(Type<Stored>) {
-    *static_cast<Stored*>(to) = narrow<Stored>(value);
-  });
-}
-
 // Lanes of a warp have a row, N experts each. Soft: scores are the softmax's, else sigmoids. Biased: what is chosen by is not
 // the score itself. Whole: there are as many experts as lanes can have.
-template <class In, int Lanes, int N, class Place, bool Soft, bool Biased, bool Whole>
+template <class In, int Lanes, int N, class Places, bool Soft, bool Biased, bool Whole>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void gate_rows(
-    const __grid_constant__ GateArgs<Place> args) {
+    const __grid_constant__ GateArgs<Places> args) {
   constexpr int kRows = gpu_choose::kGateThreads / Lanes;
-  using Held = HeldRow<In, Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1>;
+  using Held = HeldRow<In, Lanes, N, Places::template kPack<In>, !Biased>;
   __shared__ typename Held::Room rooms[kRows];
   await_previous();
   const auto own = static_cast<int>(threadIdx.x / Lanes);
   const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * kRows + own;
   const std::int64_t row = min(at, args.rows - 1);  // a warp works as a whole
-  const Held held(Whole ? Lanes * N : static_cast<int>(args.space.cols), rooms[own]);
+  Held held(Whole ? Lanes * N : args.cols, rooms[own]);
   float z[N];
-  held.load(static_cast<const In*>(address_of(args.space, args.x, row)),
-            Held::kPack > 1 ? 1 : args.x.col_stride, z);
-  const int lane = held.lane();
-  auto* to_weight = static_cast<std::byte*>(address_of(args.space, args.weights, row)) +
-                    lane * args.weight_step;
-  auto* to_expert = static_cast<std::byte*>(address_of(args.space, args.experts, row)) +
-                    lane * args.expert_step;
+  held.load(static_cast<const In*>(args.places.row(row)), args.places.stride, z);
 
   Upper upper = held.upper(z, args.k);
   bool broken = upper.largest != upper.largest;
@@ -106,27 +151,28 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const int e = held.column(j);
-      if (e < args.space.cols) z[j] = chosen_by(z[j], e);
+      if (e < args.cols) z[j] = chosen_by(z[j], e);
     }
     upper = held.upper(z, args.k);
     broken = broken || upper.largest != upper.largest;
   }
-  const Key key =
+  const auto key =
       held.largest(z, upper.limit, args.k, [&](int e) { return chosen_by(held.at(e), e); });
 
+  const int lane = held.lane();
   const bool writes = lane < args.k;
-  const auto expert = static_cast<int>(index_of(key));
+  const int expert = Held::Keys::index(key);
   float kept = 0;
-  if (writes && !broken) kept = score(Biased ? held.at(expert) : value_of(key));
+  if (writes && !broken) kept = score(Biased ? held.at(expert) : Held::Keys::value(key));
   float factor = args.scale;
   if (args.renormalize) {
     const float sum = group_fold(kept, Add<float>(), Lanes);
     if (sum != 0) factor /= sum;
   }
   if (!writes || at != row) return;
-  put(to_weight, args.weights.dtype,
-      broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor);
-  put(to_expert, args.experts.dtype, broken ? -1LL : static_cast<long long>(expert));
+  args.places.put(row, args.k, lane,
+                  broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor,
+                  broken ? -1 : expert);
 }
 
 template <class Body>
@@ -134,20 +180,20 @@ Status with_flag(bool flag, Body body) {
   return flag ? body(std::true_type{}) : body(std::false_type{});
 }
 
-template <class In, class Place>
+template <class In, class Places>
 Status run_gate(const RowArgs& args, const Plan& plan) {
   const auto run = [&]<int Lanes, int N>() {
     return with_flag(args.select->score == GateScore::softmax, [&](auto soft) {
       const auto start = [&](auto kernel) {
-        return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Place>(args));
+        return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
       };
-      if (args.select->bias) return start(gate_rows<In, Lanes, N, Place, soft, true, false>);
-      if constexpr (Lanes == 8 && std::is_same_v<Place, FlatPlace>) {
+      if (args.select->bias) return start(gate_rows<In, Lanes, N, Places, soft, true, false>);
+      if constexpr (Lanes == 8 && std::is_same_v<Places, DensePlaces>) {
         if (args.space.cols == Lanes * N) {
-          return start(gate_rows<In, Lanes, N, Place, soft, false, true>);
+          return start(gate_rows<In, Lanes, N, Places, soft, false, true>);
         }
       }
-      return start(gate_rows<In, Lanes, N, Place, soft, false, false>);
+      return start(gate_rows<In, Lanes, N, Places, soft, false, false>);
     });
   };
   return with_held(plan.row_threads, args.space.cols, run);
@@ -157,8 +203,8 @@ Status run_gate(const RowArgs& args, const Plan& plan) {
 
 Status gpu_gate(const RowArgs& args, const Plan& plan) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return in_packs(args.space, args.logits.x) ? run_gate<In, FlatPlace>(args, plan)
-                                               : run_gate<In, Operand>(args, plan);
+    return dense(args) ? run_gate<In, DensePlaces>(args, plan)
+                       : run_gate<In, AnyPlaces>(args, plan);
   });
 }
 

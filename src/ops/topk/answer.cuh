@@ -69,7 +69,7 @@ class RowOut {
   __device__ void put(std::int64_t column, Value value) const {
     if (data_ == nullptr) return;
     with_type_for<Value>(dtype_, [&]<class Stored>(Type<Stored>) {
-      static_cast<Stored*>(data_)[column * stride_] = store_as<Stored>(value);
+      static_cast<Stored*>(data_)[column * stride_] = narrow<Stored>(value);
     });
   }
 

@@ -21,12 +21,46 @@ __device__ inline Counted count_before(int mine) {
   return {until - mine, __shfl_sync(kAllLanes, until, Lanes - 1, Lanes)};
 }
 
-// One more if a > b; as a compiler has it, it takes a move besides.
-__device__ inline void count_if_larger(int& count, Key a, Key b) {
-  asm("{\n\t.reg .pred larger;\n\tsetp.gt.u64 larger, %1, %2;\n\t@larger add.s32 %0, %0, 1;\n\t}"
-      : "+r"(count)
-      : "l"(a), "l"(b));
-}
+// Keys of what can be any float, and of elements that are stored in 16 bits, in a word: their 19 upper bits are all there are.
+struct LongKeys {
+  using Word = Key;
+  __device__ static Word key(float x, int column) {
+    return key_of(x, static_cast<unsigned>(column));
+  }
+  __device__ static float value(Word key) { return value_of(key); }
+  __device__ static int index(Word key) { return static_cast<int>(index_of(key)); }
+  __device__ static void four(const Word* from, Word (&to)[4]) {
+    const auto* pairs = reinterpret_cast<const ulonglong2*>(from);
+    const ulonglong2 two[2] = {pairs[0], pairs[1]};
+    to[0] = two[0].x, to[1] = two[0].y, to[2] = two[1].x, to[3] = two[1].y;
+  }
+  // One more if a > b; as a compiler has it, it takes a move besides.
+  __device__ static void count_if_larger(int& count, Word a, Word b) {
+    asm("{.reg .pred p; setp.gt.u64 p, %1, %2; @p add.s32 %0, %0, 1;}"
+        : "+r"(count)
+        : "l"(a), "l"(b));
+  }
+};
+struct ShortKeys {
+  using Word = unsigned;
+  static constexpr unsigned kColumn = 0x1FFF;
+  __device__ static Word key(float x, int column) {
+    return (ordered(x) | kColumn) - static_cast<unsigned>(column);
+  }
+  __device__ static float value(Word key) {
+    return __uint_as_float(__float_as_uint(value_of_word(key)) & ~kColumn);
+  }
+  __device__ static int index(Word key) { return static_cast<int>(~key & kColumn); }
+  __device__ static void four(const Word* from, Word (&to)[4]) {
+    const uint4 all = *reinterpret_cast<const uint4*>(from);
+    to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+  }
+  __device__ static void count_if_larger(int& count, Word a, Word b) {
+    asm("{.reg .pred p; setp.gt.u32 p, %1, %2; @p add.s32 %0, %0, 1;}"
+        : "+r"(count)
+        : "r"(a), "r"(b));
+  }
+};
 
 // The larger first, and a NaN before all.
 __device__ inline void order(float& a, float& b) {
@@ -110,6 +144,17 @@ __device__ inline Upper upper_k(int k, const float (&mine)[2]) {
   return {largest, value_of_word(best)};
 }
 
+// All bits of each of two 16-bit elements that is not below v, one of their kind.
+template <class In>
+__device__ inline unsigned reaching_word(unsigned word, float v) {
+  using Pair = std::conditional_t<std::is_same_v<In, F16>, __half2, __nv_bfloat162>;
+  const unsigned limits = narrow<In>(v).bits * 0x10001U;
+  Pair pair, limit;
+  memcpy(&pair, &word, sizeof pair);
+  memcpy(&limit, &limits, sizeof limit);
+  return __hge2_mask(pair, limit);
+}
+
 // What nobody reads a second time need not be in L1.
 template <class In>
 __device__ inline Pack<In> load_past_l1(const In* from) {
@@ -121,19 +166,22 @@ __device__ inline Pack<In> load_past_l1(const In* from) {
 }
 
 // Up to Lanes · N elements. They come in packs of P, to each lane in turn, so that a load has 16 bytes where rows allow it.
-template <class In, int Lanes, int N, int P>
+// AsStored: what is chosen by are the elements themselves.
+template <class In, int Lanes, int N, int P, bool AsStored>
 class HeldRow {
  public:
   static constexpr int kPack = P;
   static_assert((Lanes == 8 || Lanes == 32) && N % P == 0 && N >= 4 && N <= 32);
+  using Keys = std::conditional_t<AsStored && sizeof(In) == 2, ShortKeys, LongKeys>;
+  using Word = typename Keys::Word;
 
   // What the row's lanes share: its elements, as what a lane has in registers it cannot find by a number; keys that may be
   // among the K largest; and these. Of the rows of a warp each begins in other banks.
   struct alignas(16) Room {
     static constexpr int kKeys = Lanes == 8 ? 32 : 64;
     In x[Lanes * N];
-    Key key[kKeys];
-    Key best[Lanes + 2];
+    Word key[kKeys];
+    Word best[Lanes + 16 / sizeof(Word)];
   };
 
   __device__ HeldRow(int cols, Room& room)
@@ -147,21 +195,20 @@ class HeldRow {
   }
 
   // Past the row's end is −inf. With packs, cols and the row's address are multiples of theirs.
-  __device__ void load(const In* row, std::int64_t stride, float (&x)[N]) const {
+  __device__ void load(const In* row, std::int64_t stride, float (&x)[N]) {
     if constexpr (P > 1) {
       static_assert(P == Pack<In>::kLanes);
-      Pack<In> packs[N / P];
 #pragma unroll
       for (int v = 0; v < N / P; ++v) {
-        packs[v] = DenseLogits<In>::nothing();
-        if (column(v * P) < cols_) packs[v] = load_past_l1<In>(row + column(v * P));
+        packs_[v] = DenseLogits<In>::nothing();
+        if (column(v * P) < cols_) packs_[v] = load_past_l1<In>(row + column(v * P));
       }
       clear_keys();  // while the row is on its way
 #pragma unroll
       for (int v = 0; v < N / P; ++v) {
-        *reinterpret_cast<Pack<In>*>(room_.x + column(v * P)) = packs[v];
+        *reinterpret_cast<Pack<In>*>(room_.x + column(v * P)) = packs_[v];
       }
-      widen(packs, x);
+      widen(packs_, x);
     } else {
       clear_keys();
 #pragma unroll
@@ -180,13 +227,24 @@ class HeldRow {
 
   // A lane's elements make a few lists. The K-th of all lists' largest is what at least K reach, and seldom many more; of
   // eight lanes, which have up to eight, it is the eighth.
-  __device__ static Upper upper(const float (&x)[N], int k) {
+  __device__ Upper upper(const float (&x)[N], int k) const {
     constexpr int kLists = Lanes == 8 ? 4 : 2;
     float largest[kLists];
+    if constexpr (kPaired) {
+      unsigned two[kLists / 2];  // lists each
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      float& of = largest[j % kLists];
-      of = j < kLists ? x[j] : larger_or_nan(of, x[j]);
+      for (int w = 0; w < N / 2; ++w) {
+        unsigned& of = two[w % (kLists / 2)];
+        of = w < kLists / 2 ? word(w) : larger_word<In>(of, word(w));
+      }
+#pragma unroll
+      for (int i = 0; i < kLists; ++i) largest[i] = widened<In>(two, i);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        float& of = largest[j % kLists];
+        of = j < kLists ? x[j] : larger_or_nan(of, x[j]);
+      }
     }
     if constexpr (Lanes == 8) return upper_eight(largest);
     if constexpr (Lanes == 32) return upper_k(k, largest);
@@ -201,21 +259,21 @@ class HeldRow {
     return {m * factor, group_fold((d[0] + d[1]) + (d[2] + d[3]), Add<float>(), Lanes)};
   }
 
-  // The K largest of x, K up to Lanes, of which the limit has K or more: lane i has the key of the i-th. x_at(c) is x of column
+  // The K largest of x, K up to Lanes, where at least K reach the limit: lane i has the key of the i-th. x_at(c) is x of column
   // c. A row with a NaN has keys of some sort.
   template <class At>
-  __device__ Key largest(const float (&x)[N], float limit, int k, At x_at) const {
-    unsigned reach = reaching(x, limit);
+  __device__ Word largest(const float (&x)[N], float limit, int k, At x_at) const {
+    unsigned reach = reaching(x, limit) & existing();
     const Counted counted = count_before<Lanes>(__popc(reach));
     if (__any_sync(kAllLanes, counted.all > Room::kKeys)) return one_by_one(k, x_at);
     // Two at a time: neither waits for the other.
-    for (Key* to = room_.key + counted.before; reach != 0; to += 2) {
-      const int first = column(take_highest(reach));
+    for (Word* to = room_.key + counted.before; reach != 0; to += 2) {
+      const int first = take_highest(reach);
       const bool more = reach != 0;
-      const int second = more ? column(take_highest(reach)) : first;
+      const int second = more ? take_highest(reach) : first;
       const float values[2] = {x_at(first), x_at(second)};
-      to[0] = key_of(values[0], static_cast<unsigned>(first));
-      if (more) to[1] = key_of(values[1], static_cast<unsigned>(second));
+      to[0] = Keys::key(values[0], first);
+      if (more) to[1] = Keys::key(values[1], second);
     }
     __syncwarp();
     put_in_order(counted.all);
@@ -224,34 +282,52 @@ class HeldRow {
   }
 
  private:
+  // Two elements of a word at once, where words hold two.
+  static constexpr bool kPaired = AsStored && sizeof(In) == 2 && P > 1;
+
+  __device__ unsigned word(int w) const { return packs_[w / 4].word[w % 4]; }
+
   __device__ void clear_keys() const {
-    auto* pairs = reinterpret_cast<ulonglong2*>(room_.key);
+    constexpr int kWords = sizeof(Word) * Room::kKeys / sizeof(uint4);
 #pragma unroll
-    for (int i = lane_; i < Room::kKeys / 2; i += Lanes) pairs[i] = {};
+    for (int i = 0; i < kWords; i += Lanes) {
+      if (kWords % Lanes == 0 || i + lane_ < kWords) {
+        reinterpret_cast<uint4*>(room_.key)[i + lane_] = {};
+      }
+    }
   }
 
-  // A bit for each element from the limit on: where the difference is not negative. Of an infinity and itself it is NaN, whose
-  // sign is positive.
+  // A bit for each element from the limit on. As floats: where the difference is not negative. Of an infinity and itself
+  // it is NaN, whose sign is positive.
   __device__ unsigned reaching(const float (&x)[N], float limit) const {
-    unsigned below = 0;
+    if constexpr (kPaired) {
+      unsigned bits = 0;
 #pragma unroll
-    for (int j = N - 1; j >= 0; --j) {
-      below = __funnelshift_l(__float_as_uint(x[j] - limit), below, 1);
+      for (int w = 0; w < N / 2; ++w) bits |= reaching_word<In>(word(w), limit) & 0x10001U << w;
+      return bits;
+    } else {
+      unsigned below = 0;
+#pragma unroll
+      for (int j = N - 1; j >= 0; --j) {
+        below = __funnelshift_l(__float_as_uint(x[j] - limit), below, 1);
+      }
+      return ~below;
     }
-    return ~below & existing();
   }
 
   // A bit for each of the lane's elements.
   __device__ unsigned existing() const {
     const int packs = cols_ / P - lane_;  // from the lane's first on
     const int own = packs <= 0 ? 0 : (packs + Lanes - 1) / Lanes * P;
+    if constexpr (kPaired) return ((1U << own / 2) - 1) * 0x10001U;
     return own >= 32 ? ~0U : (1U << own) - 1;
   }
 
-  __device__ static int take_highest(unsigned& bits) {
+  // The highest bit goes; the column of its element.
+  __device__ int take_highest(unsigned& bits) const {
     const int bit = 31 - __clz(static_cast<int>(bits));
     bits ^= 1U << bit;
-    return bit;
+    return kPaired ? element_of_bit<In, Lanes>(bit) + lane_ * P : column(bit);
   }
 
   // The first keys of the room, no two alike, to their places: a key's is how many are before it. Past `count` they are 0.
@@ -259,19 +335,18 @@ class HeldRow {
     constexpr int kOwn = 2;
 #pragma unroll 1
     for (int at = lane_; at < count; at += kOwn * Lanes) {
-      Key own[kOwn];
+      Word own[kOwn];
       int before[kOwn] = {};
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) own[i] = room_.key[at + i * Lanes];
 #pragma unroll 1
       for (int i = 0; i < count; i += 4) {
-        const auto* pairs = reinterpret_cast<const ulonglong2*>(room_.key + i);
-        const ulonglong2 two[2] = {pairs[0], pairs[1]};
-        const Key others[4] = {two[0].x, two[0].y, two[1].x, two[1].y};
+        Word others[4];
+        Keys::four(room_.key + i, others);
 #pragma unroll
-        for (const Key other : others) {
+        for (const Word other : others) {
 #pragma unroll
-          for (int o = 0; o < kOwn; ++o) count_if_larger(before[o], other, own[o]);
+          for (int o = 0; o < kOwn; ++o) Keys::count_if_larger(before[o], other, own[o]);
         }
       }
 #pragma unroll
@@ -283,19 +358,23 @@ class HeldRow {
 
   // Where more reach the limit than there is room for: the largest, K times.
   template <class At>
-  __device__ Key one_by_one(int k, At x_at) const {
-    Key kept = 0;
-    Key last = ~Key{0};
+  __device__ Word one_by_one(int k, At x_at) const {
+    Word kept = 0;
+    Word last = ~Word{0};
 #pragma unroll 1
     for (int i = 0; i < k; ++i) {
-      Key mine = 0;
+      Word mine = 0;
 #pragma unroll 4
       for (int j = 0; j < N; ++j) {
         const int c = column(j);
-        const Key key = c < cols_ ? key_of(x_at(c), static_cast<unsigned>(c)) : 0;
+        const Word key = c < cols_ ? Keys::key(x_at(c), c) : 0;
         mine = key < last && key > mine ? key : mine;
       }
-      last = group_fold(mine, LargestKey(), Lanes);
+#pragma unroll
+      for (int distance = Lanes / 2; distance > 0; distance /= 2) {
+        mine = max(mine, exchange(mine, distance));
+      }
+      last = mine;
       if (lane_ == i) kept = last;
     }
     return kept;
@@ -303,6 +382,7 @@ class HeldRow {
 
   int lane_, cols_;
   Room& room_;
+  Pack<In> packs_[N / P];  // where P is more than 1
 };
 
 // Calls body.operator()<Lanes, N>() with what a plan has for rows of `cols`.
