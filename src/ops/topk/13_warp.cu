@@ -92,7 +92,8 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     for (int i = 0; i < k; ++i) to += __shfl_sync(kAllLanes, index, i, Lanes) < index ? 1 : 0;
   }
   const bool writes = lane < k;
-  const float value = value_for_lane<Lanes>(out.values, state, Held::Keys::value(key) * factor, writes);
+  const float value =
+      value_for_lane<Lanes>(out.values, state, Held::Keys::value(key) * factor, writes);
   if (!writes || !exists) return;
   RowOut(space, out.out, at).put(broken ? lane : to, broken ? lse : value);
   RowOut(space, out.indices, at)

@@ -29,10 +29,13 @@ struct LongKeys {
   }
   __device__ static float value(Word key) { return value_of(key); }
   __device__ static int index(Word key) { return static_cast<int>(index_of(key)); }
-  __device__ static void four(const Word* from, Word (&to)[4]) {
-    const auto* pairs = reinterpret_cast<const ulonglong2*>(from);
-    const ulonglong2 two[2] = {pairs[0], pairs[1]};
-    to[0] = two[0].x, to[1] = two[0].y, to[2] = two[1].x, to[3] = two[1].y;
+  template <int N>
+  __device__ static void copy(const Word* from, Word (&to)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+      const auto two = *reinterpret_cast<const ulonglong2*>(from + i);
+      to[i] = two.x, to[i + 1] = two.y;
+    }
   }
   // One more if a > b; as a compiler has it, it takes a move besides.
   __device__ static void count_if_larger(int& count, Word a, Word b) {
@@ -51,9 +54,13 @@ struct ShortKeys {
     return __uint_as_float(__float_as_uint(value_of_word(key)) & ~kColumn);
   }
   __device__ static int index(Word key) { return static_cast<int>(~key & kColumn); }
-  __device__ static void four(const Word* from, Word (&to)[4]) {
-    const uint4 all = *reinterpret_cast<const uint4*>(from);
-    to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+  template <int N>
+  __device__ static void copy(const Word* from, Word (&to)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 4) {
+      const auto four = *reinterpret_cast<const uint4*>(from + i);
+      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+    }
   }
   __device__ static void count_if_larger(int& count, Word a, Word b) {
     asm("{.reg .pred p; setp.gt.u32 p, %1, %2; @p add.s32 %0, %0, 1;}"
@@ -155,7 +162,7 @@ __device__ inline unsigned reaching_word(unsigned word, float v) {
   return __hge2_mask(pair, limit);
 }
 
-// What nobody reads a second time need not be in L1.
+// What is read once need not be in L1, and few rows come sooner past it.
 template <class In>
 __device__ inline Pack<In> load_past_l1(const In* from) {
   Pack<In> pack;
@@ -178,7 +185,9 @@ class HeldRow {
   // What the row's lanes share: its elements, as what a lane has in registers it cannot find by a number; keys that may be
   // among the K largest; and these. Of the rows of a warp each begins in other banks.
   struct alignas(16) Room {
-    static constexpr int kKeys = Lanes == 8 ? 32 : 64;
+    static constexpr int kAtOnce =
+        Lanes == 8 ? 12 : 4;  // are looked at; of eight lanes seldom more are there
+    static constexpr int kKeys = Lanes == 8 ? 48 : 64;
     In x[Lanes * N];
     Word key[kKeys];
     Word best[Lanes + 16 / sizeof(Word)];
@@ -340,9 +349,9 @@ class HeldRow {
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) own[i] = room_.key[at + i * Lanes];
 #pragma unroll 1
-      for (int i = 0; i < count; i += 4) {
-        Word others[4];
-        Keys::four(room_.key + i, others);
+      for (int i = 0; i < count; i += Room::kAtOnce) {
+        Word others[Room::kAtOnce];
+        Keys::copy(room_.key + i, others);
 #pragma unroll
         for (const Word other : others) {
 #pragma unroll
