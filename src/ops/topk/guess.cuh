@@ -212,10 +212,10 @@ class Guess {
 #pragma unroll
     for (int i = 0; i < N; i += 4) {
       const uint4 four = *reinterpret_cast<const uint4*>(words + i);
-      x += four.x > word ? 1 : 0;
-      y += four.y > word ? 1 : 0;
-      z += four.z > word ? 1 : 0;
-      w += four.w > word ? 1 : 0;
+      count_if_larger(x, four.x, word);
+      count_if_larger(y, four.y, word);
+      count_if_larger(z, four.z, word);
+      count_if_larger(w, four.w, word);
     }
     return (x + y) + (z + w);
   }

@@ -37,12 +37,6 @@ struct LongKeys {
       to[i] = two.x, to[i + 1] = two.y;
     }
   }
-  // One more if a > b; as a compiler has it, it takes a move besides.
-  __device__ static void count_if_larger(int& count, Word a, Word b) {
-    asm("{.reg .pred p; setp.gt.u64 p, %1, %2; @p add.s32 %0, %0, 1;}"
-        : "+r"(count)
-        : "l"(a), "l"(b));
-  }
 };
 struct ShortKeys {
   using Word = unsigned;
@@ -61,11 +55,6 @@ struct ShortKeys {
       const auto four = *reinterpret_cast<const uint4*>(from + i);
       to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
     }
-  }
-  __device__ static void count_if_larger(int& count, Word a, Word b) {
-    asm("{.reg .pred p; setp.gt.u32 p, %1, %2; @p add.s32 %0, %0, 1;}"
-        : "+r"(count)
-        : "r"(a), "r"(b));
   }
 };
 
@@ -355,7 +344,7 @@ class HeldRow {
 #pragma unroll
         for (const Word other : others) {
 #pragma unroll
-          for (int o = 0; o < kOwn; ++o) Keys::count_if_larger(before[o], other, own[o]);
+          for (int o = 0; o < kOwn; ++o) count_if_larger(before[o], other, own[o]);
         }
       }
 #pragma unroll

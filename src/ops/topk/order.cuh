@@ -32,8 +32,8 @@ __device__ inline void place_keys(const Key* keys, int n, Put put) {
     }
 #pragma unroll
     for (int a = 0; a < AtOnce / 2; ++a) {
-      count[2 * a % 8] += two[a].a > key ? 1 : 0;
-      count[2 * a % 8 + 1] += two[a].b > key ? 1 : 0;
+      count_if_larger(count[2 * a % 8], two[a].a, key);
+      count_if_larger(count[2 * a % 8 + 1], two[a].b, key);
     }
   }
   int larger = ((count[0] + count[1]) + (count[2] + count[3])) +
