@@ -14,39 +14,11 @@
 #include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
 #include "runtime/gpu.hpp"
+#include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"
 
 namespace onepass {
 namespace {
-
-// An array on the GPU.
-template <class T>
-class Array {
- public:
-  explicit Array(std::size_t size) : size_(size) { allocate(); }
-  explicit Array(const std::vector<T>& values) : size_(values.size()) {
-    allocate();
-    EXPECT_TRUE(gpu::upload(memory_.data(), values.data(), size_ * sizeof(T)).ok());
-  }
-
-  T* data() const { return reinterpret_cast<T*>(memory_.data()); }
-  void poison() const { EXPECT_TRUE(gpu::fill(memory_.data(), 0xFF, size_ * sizeof(T)).ok()); }
-  std::vector<T> values() const {
-    std::vector<T> out(size_);
-    EXPECT_TRUE(gpu::synchronize().ok());
-    EXPECT_TRUE(gpu::download(out.data(), memory_.data(), size_ * sizeof(T)).ok());
-    return out;
-  }
-
- private:
-  void allocate() {
-    if (!memory_.allocate(std::max<std::size_t>(size_ * sizeof(T), 1)).ok()) {
-      throw std::runtime_error("no memory on the GPU");
-    }
-  }
-  gpu::Buffer memory_;
-  std::size_t size_;
-};
 
 std::vector<float> normal_logits(std::int64_t count, float sigma = 2) {
   std::mt19937 random(11);

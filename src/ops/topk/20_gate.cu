@@ -69,8 +69,7 @@ bool side_by_side(const RowSpace& space, const Operand& out, std::int64_t k) {
 bool dense(const RowArgs& args) {
   const Select& select = *args.select;
   return in_packs(args.space, args.logits.x) && side_by_side(args.space, args.out, select.k) &&
-         side_by_side(args.space, select.indices, select.k) && args.out.dtype != DType::f64 &&
-         select.indices.dtype != DType::u8;
+         side_by_side(args.space, select.indices, select.k) && args.out.dtype != DType::f64;
 }
 
 template <class Places>

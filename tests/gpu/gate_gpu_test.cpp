@@ -1,0 +1,152 @@
+// Gates on the GPU: scores and answers that lie anywhere, of every type, and scores that all want the same place.
+
+#ifdef ONEPASS_HAS_CUDA
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "core/number.hpp"
+#include "onepass/onepass.hpp"
+#include "tests/support/array.hpp"
+
+namespace onepass {
+namespace {
+
+constexpr std::int64_t kRows = 37;
+
+std::vector<float> normal_scores(std::int64_t count) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> x(static_cast<std::size_t>(count));
+  for (float& value : x) value = normal(random);
+  return x;
+}
+
+struct Answer {
+  std::vector<float> weights;
+  std::vector<std::int64_t> experts;
+};
+
+Answer dense_gate(const std::vector<float>& scores, std::int64_t cols, std::int64_t k,
+                  const GateOptions& options) {
+  const Array<float> x(scores);
+  const Array<float> weights(static_cast<std::size_t>(kRows * k));
+  const Array<std::int64_t> experts(static_cast<std::size_t>(kRows * k));
+  const Status status = gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}},
+                             Tensor{weights.data(), DType::f32, {kRows, k}},
+                             Tensor{experts.data(), DType::i64, {kRows, k}}, options);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return {weights.values(), experts.values()};
+}
+
+class GateGpuTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const Status status = gpu::available(); !status.ok()) GTEST_SKIP() << status.message();
+  }
+};
+
+// Rows that begin anywhere, every second column of the answers, and nothing written beside them.
+TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
+  for (const std::int64_t cols : {8, 64, 100, 256, 576, 1024}) {
+    for (const GateScore score : {GateScore::softmax, GateScore::sigmoid}) {
+      const std::int64_t k = cols > 256 ? 16 : 5;
+      const GateOptions options{.score = score, .renormalize = cols == 64};
+      const std::vector<float> scores = normal_scores(kRows * cols);
+      const Answer expected = dense_gate(scores, cols, k, options);
+
+      const std::int64_t wide = cols + 3;
+      const std::int64_t room = 2 * k + 1;
+      std::vector<float> spread(static_cast<std::size_t>(kRows * wide), NAN);
+      for (std::int64_t i = 0; i < kRows * cols; ++i) {
+        spread[i / cols * wide + i % cols] = scores[i];
+      }
+      const Array<float> x(spread);
+      const Array<float> weights(static_cast<std::size_t>(kRows * room));
+      const Array<std::int32_t> experts(static_cast<std::size_t>(kRows * room));
+      weights.poison();
+      experts.poison();
+      const Status status =
+          gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}, {wide, 1}},
+               Tensor{weights.data(), DType::f32, {kRows, k}, {room, 2}},
+               Tensor{experts.data(), DType::i32, {kRows, k}, {room, 2}}, options);
+      ASSERT_TRUE(status.ok()) << status.message();
+      const auto found = weights.values();
+      const auto which = experts.values();
+      for (std::int64_t i = 0; i < kRows * room; ++i) {
+        const std::int64_t place = i % room;
+        if (place % 2 == 0 && place < 2 * k) {
+          const std::int64_t at = i / room * k + place / 2;
+          EXPECT_NEAR(found[i], expected.weights[at], 1e-6F) << cols << " " << at;
+          EXPECT_EQ(which[i], expected.experts[at]) << cols << " " << at;
+        } else {
+          EXPECT_TRUE(std::isnan(found[i])) << cols << " " << i;
+          EXPECT_EQ(which[i], -1) << cols << " " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GateGpuTest, WeightsAreRoundedToTheirType) {
+  constexpr std::int64_t cols = 256, k = 8, count = kRows * k;
+  const std::vector<float> scores = normal_scores(kRows * cols);
+  const Answer expected = dense_gate(scores, cols, k, {});
+  const Array<float> x(scores);
+  const Array<std::int32_t> experts(count);
+  const auto run = [&](void* weights, DType dtype) {
+    experts.poison();
+    const Status status =
+        gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}},
+             Tensor{weights, dtype, {kRows, k}}, Tensor{experts.data(), DType::i32, {kRows, k}});
+    EXPECT_TRUE(status.ok()) << status.message();
+    const auto which = experts.values();
+    EXPECT_TRUE(std::equal(which.begin(), which.end(), expected.experts.begin())) << name(dtype);
+  };
+  const Array<F16> halves(count);
+  const Array<BF16> brains(count);
+  const Array<double> doubles(count);
+  run(halves.data(), DType::f16);
+  run(brains.data(), DType::bf16);
+  run(doubles.data(), DType::f64);
+  const auto half = halves.values();
+  const auto brain = brains.values();
+  const auto exact = doubles.values();
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(half[i].bits, to_f16(expected.weights[i]).bits);
+    EXPECT_EQ(brain[i].bits, to_bf16(expected.weights[i]).bits);
+    EXPECT_NEAR(exact[i], expected.weights[i], 1e-6);
+  }
+}
+
+// From a few that are alike, whose keys have to be told apart by their columns, to more than a row has room for.
+TEST_F(GateGpuTest, TiesGoToTheLowerExpert) {
+  constexpr std::int64_t cols = 256, k = 8;
+  for (const int alike : {2, 9, 13, 30, 48, 49, 100, 256}) {
+    std::vector<float> scores(kRows * cols);
+    for (std::int64_t i = 0; i < kRows * cols; ++i) {
+      // In each row other columns, over all lanes or a few.
+      const std::int64_t c = (i % cols * 7 + i / cols * 31) % cols;
+      scores[i] = c < alike ? 3.0F : -1.0F - static_cast<float>(c) / 64;
+    }
+    const Answer found = dense_gate(scores, cols, k, {});
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      std::vector<std::int64_t> order(cols);
+      for (std::int64_t c = 0; c < cols; ++c) order[c] = c;
+      const float* of = scores.data() + row * cols;
+      std::stable_sort(order.begin(), order.end(),
+                       [of](std::int64_t a, std::int64_t b) { return of[a] > of[b]; });
+      for (std::int64_t i = 0; i < k; ++i) {
+        EXPECT_EQ(found.experts[row * k + i], order[i]) << alike << " alike, row " << row;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace onepass
+
+#endif  // ONEPASS_HAS_CUDA
