@@ -113,14 +113,14 @@ __device__ inline float reciprocal(float x) {
   return y;
 }
 
+// With eight lanes a row registers are worth more than a third block: there are seldom as many.
+constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_choose::kGateBlocks; }
+
 // Lanes of a warp have a row, N experts each. Soft: scores are the softmax's, else sigmoids. Biased: what is chosen by is not
 // the score itself. Whole: there are as many experts as lanes can have.
 template <class In, int Lanes, int N, class Places, bool Soft, bool Biased, bool Whole>
-__global__ __launch_bounds__(
-    gpu_choose::kGateThreads,
-    Lanes == 8
-        ? 2
-        : gpu_choose::kGateBlocks) void gate_rows(const __grid_constant__ GateArgs<Places> args) {
+__global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) void gate_rows(
+    const __grid_constant__ GateArgs<Places> args) {
   constexpr int kRows = gpu_choose::kGateThreads / Lanes;
   using Held = HeldRow<In, Lanes, N, Places::template kPack<In>, !Biased>;
   __shared__ typename Held::Room rooms[kRows];
