@@ -84,14 +84,17 @@ class Answer {
  public:
   __device__ Answer(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out, std::int64_t at,
                     const Row& row, const State<float>& state)
-      : common_(common), out_(out), at_(at), row_(row), state_(state), lse_(logsumexp(state)) {}
+      : common_(common), out_(out), at_(at), row_(row), state_(state) {}
 
-  __device__ bool broken() const { return lse_ != lse_; }
+  // Whether the lse is NaN, without a logarithm: it is +inf where an element is.
+  __device__ bool broken() const {
+    return state_.d != state_.d && state_.m != -minus_infinity<float>();
+  }
 
   __device__ void write_target(const Target& target, unsigned before) const {
     if (threadIdx.x != 0) return;
     const bool none = broken() || target.index < 0;
-    if (out_.lse) of(out_.lse).put(0, lse_);
+    if (out_.lse) of(out_.lse).put(0, logsumexp(state_));
     if (!out_.target) return;
     of(out_.target_logprob)
         .put(0, none ? std::numeric_limits<float>::quiet_NaN()
@@ -134,7 +137,7 @@ class Answer {
         }
       }
       indices.put(to, index);
-      values.put(to, broken() ? lse_ : value(z, sum));
+      values.put(to, broken() ? std::numeric_limits<float>::quiet_NaN() : value(z, sum));
     }
   }
 
@@ -188,7 +191,6 @@ class Answer {
   std::int64_t at_;
   const Row& row_;
   State<float> state_;
-  float lse_;
 };
 
 // What a block has chosen of a row. A temperature of the row's own that cannot be leaves it without an answer.
