@@ -161,8 +161,12 @@ inline Plan cluster(const Problem& p, const Machine& m) {
 inline constexpr int kGuessKeys = 256;  // that all blocks send
 inline constexpr int kGuessThreads = 256;
 // K of which a block has more than it sends in one of 200,000 random rows at most.
-constexpr std::int64_t most_guessed(int split) { return split == 16 ? 64 : split == 4 ? 128 : 0; }
-inline constexpr std::size_t kGuessBytes = 10 << 10;  // that its kernel declares
+inline constexpr int kMostGuessed = 128;
+constexpr std::int64_t most_guessed(int split) {
+  return split == 16 ? 64 : split == 4 ? kMostGuessed : 0;
+}
+inline constexpr std::size_t kGuessAnswerBytes = 1 << 10;  // for what a kernel makes of the keys
+inline constexpr std::size_t kGuessBytes = 11 << 10;       // that its kernel declares
 
 // With as many packs a thread as it takes, whatever else a processor has to do.
 inline Plan guess_of(const Problem& p, const Machine& m, int split) {

@@ -83,7 +83,7 @@ inline std::string refuse_stream(const Problem& p, const Machine& m) {
 
 inline std::string refuse_guess(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_cluster(p, m); !refusal.empty()) return refusal;
-  if (std::string refusal = refuse_unless_dense(p, most_guessed(4)); !refusal.empty()) {
+  if (std::string refusal = refuse_unless_dense(p, kMostGuessed); !refusal.empty()) {
     return refusal;
   }
   const Plan plan = guess(p, m);

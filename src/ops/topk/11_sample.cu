@@ -20,7 +20,7 @@ namespace {
 struct SampleShared {
   Team::Shared team;
   SearchShared search;
-  int place;  // of the winner among the candidates
+  Key winner;  // among the candidates, if they are all
 };
 
 // Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
@@ -105,19 +105,22 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     const Noise noise = noise_of(common, options, at);
     if (threadIdx.x < kWarp) {
       const bool whole = chosen.count < best.k() || best.k() >= cols;
-      const int place = place_of_winner(draw, noise, row.factor(), chosen, whole);
-      if (threadIdx.x == 0) shared.place = place;
+      const bool all = whole || (draw.top_k > 0 && chosen.count >= draw.top_k);
+      const Key key = key_of_winner(draw, OwnNoise{noise}, row.factor(), chosen, all);
+      if (threadIdx.x == 0) shared.winner = key;
     }
     __syncthreads();
-    has_x = shared.place >= 0;
-    winner = chosen.keys[max(shared.place, 0)];
+    has_x = shared.winner != 0;
+    winner = has_x ? shared.winner : chosen.keys[0];
     __syncthreads();  // the candidates' memory is free
     if (!has_x) {
       const Key left = race_of_left(draw, noise, row, cols, state, shared);
       if (left != 0) winner = left;  // or else the likeliest: nobody else is left, by rounding
     }
   }
-  if (threadIdx.x == 0) write_token(common, options, at, row, state, valid, winner, has_x);
+  if (threadIdx.x != 0) return;
+  write_token(common, options, at, row, state, valid, winner, has_x);
+  write_valid(common, options, at, valid);
 }
 
 }  // namespace

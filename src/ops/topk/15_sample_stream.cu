@@ -29,7 +29,7 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sam
   const int k = draw.candidates(options.most_candidates);
   const Chosen chosen = stream_row<Warps>(row, k, Target{}, false);
   if (!chosen.mine) return;
-  write_draw(common, options, at, row, draw, noise_of(common, options, at), chosen, k);
+  write_draw(common, options, at, row, draw, OwnNoise{noise_of(common, options, at)}, chosen);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void guess_rows(
   __shared__ typename Guess<Row, Share>::Shared guessed;
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;
+  static_assert(sizeof(sums) <= gpu_choose::kGuessAnswerBytes);
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait

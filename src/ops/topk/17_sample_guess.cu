@@ -1,6 +1,7 @@
 // topk/17_sample_guess: a token of each of a few long rows, with a top_k for all of them.
 //
-// Idea    candidates come as 16_guess's do, as many as top_k; one warp filters them and lets the rest race.
+// Idea    candidates come as 16_guess's do, as many as top_k; one warp filters them, the others work out their noise, and
+//         the rest race.
 // Versus  15_sample_stream: a cluster a row in place of a warp or a few.
 // Bytes   x once, or, where a guess is wrong, twice.
 // Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows that fit; f32, f16, bf16;
@@ -24,6 +25,8 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ typename Guess<Row, Share>::Shared guessed;
   __shared__ Team::Shared shared;
+  __shared__ Gumbel noises[gpu_choose::kMostGuessed];
+  static_assert(sizeof(noises) <= gpu_choose::kGuessAnswerBytes);
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait
@@ -37,7 +40,7 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
                                        common, meeting, k, Target{}, false);
   if (!chosen.mine) return;
   assume_shared(chosen.keys);
-  write_draw(common, options, at, row, draw, noise, chosen, k);
+  write_draw(common, options, at, row, draw, OthersNoise{noise, noises}, chosen);
 #endif
 }
 
@@ -45,8 +48,7 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
 
 Status gpu_sample_guess(const RowArgs& args, const Plan& plan) {
   return with_guess(args, plan, [&]<class Row, int Share>() {
-    const auto options = sample_options<FlatPlace>(*args.select, args,
-                                                   static_cast<int>(gpu_choose::most_guessed(4)));
+    const auto options = sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed);
     return launch_choose(sample_guesses<Row, Share>, args, plan,
                          common_of<FlatPlace>(args, plan, args.select->temperature), options);
   });

@@ -89,22 +89,15 @@ class Guess {
       return shared_.enough != 0;
     }
     wait_for_bytes(shared_.gathered);
-    if (warp() == kWarps - 1) {
-      const Tally total = group_fold(shared_.tallies[lane() % kSize], MergeTallies(), kSize);
-      if (lane() == 0) shared_.total = total;
-    }
-    keep_left(row_limit(k));
-    __syncthreads();
-    const int n = shared_.left_count;
-    const auto put = [this](int place, Key key) { shared_.ordered[place] = key; };
-    if (kSize > 4 && n <= kKeys / 4) {  // quicker than a search in so many runs
-      place_keys<4>(shared_.left, n, put);
-    } else if (kSize > 4 && n <= kKeys / 2) {
-      place_keys<2>(shared_.left, n, put);
+    int n = 0;
+    if constexpr (kSize == 4) {
+      chosen.total = total_of_four();
+      n = order_all();
     } else {
-      order(n);
+      if (warp() == kWarps - 1) fold_tallies();
+      n = order_best(k);
+      chosen.total = shared_.total;
     }
-    __syncthreads();
     const Key kth = n >= k ? shared_.ordered[k - 1] : 0;
     const Key last = shared_.runs[lane() % kSize * Share + Share - 1];
     const bool enough = !__any_sync(kAll, last > kth || last == kTooMany);
@@ -113,7 +106,6 @@ class Guess {
     }
     chosen.keys = shared_.ordered;
     chosen.count = min(n, k);
-    chosen.total = shared_.total;
     return enough;
   }
 
@@ -299,9 +291,22 @@ class Guess {
     if (stays) shared_.left[at] = key;
   }
 
-  // A key's place is how many are larger, for which a thread looks in all runs at once.
-  __device__ void order(int n) const {
-    const Key key = thread() < n ? shared_.left[thread()] : kTooMany;
+  // By one warp.
+  __device__ void fold_tallies() const {
+    const Tally total = group_fold(shared_.tallies[lane() % kSize], MergeTallies(), kSize);
+    if (lane() == 0) shared_.total = total;
+  }
+
+  // By every thread, beside what it does to put keys in order.
+  __device__ Tally total_of_four() const {
+    constexpr MergeTallies merge;
+    return merge(merge(shared_.tallies[0], shared_.tallies[1]),
+                 merge(shared_.tallies[2], shared_.tallies[3]));
+  }
+
+  // All that was sent; how many. A key's place is how many are larger, for which a thread looks in all runs at once.
+  __device__ int order_all() const {
+    const Key key = shared_.runs[thread()];
     int at[kSize] = {};
 #pragma unroll
     for (int half = Share / 2; half > 0; half /= 2) {
@@ -310,12 +315,29 @@ class Guess {
         at[r] += shared_.runs[r * Share + at[r] + half - 1] > key ? half : 0;
       }
     }
-    int larger = 0;
+    int place = 0;
 #pragma unroll
     for (int r = 0; r < kSize; ++r) {
-      larger += at[r] + (shared_.runs[r * Share + at[r]] > key ? 1 : 0);
+      place += at[r] + (shared_.runs[r * Share + at[r]] > key ? 1 : 0);
     }
-    if (thread() < n) shared_.ordered[larger] = key;
+    if (key != 0) shared_.ordered[place] = key;
+    return __syncthreads_count(key != 0);
+  }
+
+  // Those of it that may be among the K; how many. They are placed by counting, quicker than a search in so many runs.
+  __device__ int order_best(int k) const {
+    keep_left(row_limit(k));
+    __syncthreads();
+    const int n = shared_.left_count;
+    if (n > kKeys / 2) return order_all();
+    const auto put = [this](int place, Key key) { shared_.ordered[place] = key; };
+    if (n <= kKeys / 4) {
+      place_keys<4>(shared_.left, n, put);
+    } else {
+      place_keys<2>(shared_.left, n, put);
+    }
+    __syncthreads();
+    return n;
   }
 
   Shared& shared_;
@@ -324,14 +346,23 @@ class Guess {
   int rank_;
 };
 
-// What a guess asked for, or else by the cluster's team, in the same memory.
+// By the cluster's team, in the same memory. Called, not inlined: it is seldom needed, and much code between what a guess does and
+// what comes of it. It takes copies, so that nobody's registers have to be in memory.
+template <class Row>
+__device__ __noinline__ Chosen choose_again(Row row, Team team, int parts, int k, Target target,
+                                            bool ranks) {
+  BestKeys best = team.best_of(k);
+  return team.choose(Part<Row>(row, parts, team.rank()), best, target, ranks);
+}
+
+// What a guess asked for, or else by the cluster's team.
 template <class Row, int Share>
 __device__ inline Chosen choose_guessed(const Guess<Row, Share>& guess, const Row& row,
                                         Team::Shared& shared, const Team::Memory& memory,
                                         const CommonOf<FlatPlace>& common, const Meeting& meeting,
                                         int k, const Target& target, bool ranks) {
   static_assert(sizeof(typename Guess<Row, Share>::Shared) + sizeof(Team::Shared) +
-                    sizeof(BlockFold<Add<float>>::Scratch) <=
+                    gpu_choose::kGuessAnswerBytes <=
                 gpu_choose::kGuessBytes);
   guess.begin();
   const Team team(shared, memory, meeting);
@@ -340,8 +371,7 @@ __device__ inline Chosen choose_guessed(const Guess<Row, Share>& guess, const Ro
   __syncwarp();
   guess.yield_memory();
   cluster::say_begun();  // nobody leaves before all have chosen
-  BestKeys best = team.best_of(k);
-  return team.choose(Part<Row>(row, common.size, team.rank()), best, target, ranks);
+  return choose_again(row, team, common.size, k, target, ranks);
 }
 
 #endif

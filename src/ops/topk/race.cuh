@@ -44,6 +44,15 @@ __device__ inline float gumbel_guess(std::uint32_t word) {
 // How far a guess may be from the sum that it stands for, and then some.
 __device__ inline float margin_of(float guess) { return 2e-5F + 1e-6F * fabsf(guess); }
 
+// A token's noise: the random word that it comes from, and a guess of what it is.
+struct Gumbel {
+  std::uint32_t word;
+  float guess;
+
+  Gumbel() = default;
+  __device__ explicit Gumbel(std::uint32_t from) : word(from), guess(gumbel_guess(from)) {}
+};
+
 // A token in a race, with a guess of its noisy logit. z counts from near the row's largest: a sum with a large z would lose
 // the noise.
 struct Runner {
@@ -53,8 +62,8 @@ struct Runner {
   float guess = minus_infinity<float>();  // of nobody
 
   Runner() = default;
-  __device__ Runner(float logit, std::uint32_t noise, unsigned index)
-      : z(logit), word(noise), token(index), guess(logit + gumbel_guess(noise)) {}
+  __device__ Runner(float logit, const Gumbel& noise, unsigned index)
+      : z(logit), word(noise.word), token(index), guess(logit + noise.guess) {}
 
   // Works the guess out here and now, and not where it is looked at first.
   __device__ void settle() { asm volatile("" : "+f"(guess)); }
@@ -104,7 +113,8 @@ __device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>
 // Whose lane it is of a warp; somebody has entered.
 __device__ inline int lane_of_winner(const Contest& mine) {
   constexpr unsigned kAll = 0xFFFFFFFFU;
-  const bool contends = mine.may_win(warp_fold(mine.guess(), Largest<float>()));
+  const unsigned most = __reduce_max_sync(kAll, ordered(mine.guess()));
+  const bool contends = mine.may_win(value_of_word(most));
   unsigned lanes = __ballot_sync(kAll, contends);
   if (__popc(lanes) > 1) {
     const Key own = contends ? mine.key() : 0;
@@ -155,7 +165,7 @@ class Racer {
       const float own_z = z[k] - start_;
       const float reach = power_of_two(fmaf(own_z - to_beat_, kLog2E, 32.01F));  // of w, by 2^32
       if (static_cast<float>(words[k]) < reach) {
-        contest_.enter(Runner(own_z, words[k], static_cast<unsigned>(4 * four + k)));
+        contest_.enter(Runner(own_z, Gumbel(words[k]), static_cast<unsigned>(4 * four + k)));
       }
     }
   }

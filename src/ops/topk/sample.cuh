@@ -52,43 +52,76 @@ __device__ inline Noise noise_of(const CommonOf<Place>& common,
           static_cast<std::uint64_t>(value_for(common.space, options.offset, row))};
 }
 
-// Which of the sorted keys wins among those that the filters leave; −1 where these are more than there are. By one warp:
-// the candidates are few, and nobody has to wait for another.
-__device__ inline int place_of_winner(const Draw& draw, const Noise& noise, float factor,
-                                      const Chosen& chosen, bool whole) {
+// Candidates' noise, by the warp that lets them race.
+struct OwnNoise {
+  static constexpr bool kEarly = true;  // a lane's first two, beside their weights
+  Noise noise;
+
+  __device__ void work_out(const Chosen&) const {}
+  __device__ void wait() const {}
+  __device__ Gumbel of(int, unsigned token) const { return Gumbel(noise.of(token)); }
+};
+
+// The same by the block's other warps, while the first one filters.
+struct OthersNoise {
+  static constexpr bool kEarly = false;
+  Noise noise;
+  Gumbel* of_candidates;  // in shared memory
+
+  __device__ void work_out(const Chosen& chosen) const {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x) - kWarp; i < chosen.count;
+         i += static_cast<int>(blockDim.x) - kWarp) {
+      of_candidates[i] = Gumbel(noise.of(index_of(chosen.keys[i])));
+    }
+    __syncthreads();
+  }
+  __device__ void wait() const { __syncthreads(); }
+  __device__ Gumbel of(int place, unsigned) const { return of_candidates[place]; }
+};
+
+// Which of the sorted keys wins among those that the filters leave; 0 where these are more than there are, which cannot be if
+// `all` that top_k leaves are there. By one warp: the candidates are few, and nobody has to wait for another.
+template <class NoiseOf>
+__device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, float factor,
+                                    const Chosen& chosen, bool all) {
   const Key* keys = chosen.keys;
   assume_shared(keys);
   const int count = chosen.count;
-  const State<float> state = chosen.total.state;
   const auto lane = static_cast<int>(threadIdx.x);
-  const bool by_k = draw.top_k > 0 && count >= draw.top_k;
-  if (draw.top_k > 0 && draw.top_p < 1 && !by_k && !whole)
-    return -1;  // a part of what nobody knows
-  // Some neighbours each, two at a time, so that what one waits for the other does, too. The first two have their weights and
-  // their noise worked out side by side: most lanes have no more.
+  if (draw.top_k > 0 && draw.top_p < 1 && !all) return 0;  // a part of what nobody knows
+  // Some neighbours each, two at a time, so that what one waits for the other does, too. Most lanes have no more than the first
+  // two.
   const int each = (count + 2 * kWarp - 1) / (2 * kWarp) * 2;
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);
-  const auto key = [&](int i) { return keys[min(i, count - 1)]; };
+  const auto at = [&](int i) { return min(i, count - 1); };
   const float top = value_of(keys[0]) * factor;  // a stream's m is not quite the largest
   const auto z = [&](Key of) { return value_of(of) * factor - top; };
   const auto weight = [&](int i) {  // a part of the likeliest token's
-    const float w = exponential(z(key(i)));
+    const float w = exponential(z(keys[at(i)]));
     return i < end ? static_cast<double>(w) : 0;
   };
   const auto runner = [&](int i) {
-    return Runner(z(key(i)), noise.of(index_of(key(i))), index_of(key(i)));
+    const Key key = keys[at(i)];
+    return Runner(z(key), noise.of(at(i), index_of(key)), index_of(key));
   };
   const double first_weights[2] = {weight(begin), weight(begin + 1)};
-  Runner first[2] = {runner(begin), runner(begin + 1)};
-  first[0].settle();
-  first[1].settle();
+  Runner first[2];
+  const auto set_first = [&] {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      first[j] = runner(begin + j);
+      first[j].settle();
+    }
+  };
+  if (NoiseOf::kEarly) set_first();
   double mine = first_weights[0] + first_weights[1];
 #pragma unroll 1
   for (int i = begin + 2; i < end; i += 2) mine += weight(i) + weight(i + 1);
   const double until = sum_until(mine);
-  const double all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
-  const double total = draw.top_k > 0 ? all : static_cast<double>(state.d);
+  const double of_all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
+  const double total = draw.top_k > 0 ? of_all : static_cast<double>(chosen.total.state.d);
   double sum = until - mine;
   int left = count + 1;
   const auto filter = [&](const double(&two)[2], int i) {
@@ -108,9 +141,11 @@ __device__ inline int place_of_winner(const Draw& draw, const Noise& noise, floa
   }
   left = __reduce_min_sync(0xFFFFFFFFU, left);
   if (left > count) {
-    if (!by_k && !whole) return -1;
+    if (!all) return 0;
     left = count;
   }
+  noise.wait();
+  if (!NoiseOf::kEarly) set_first();
   Contest contest;
   int place = 0;
   const int last = min(end, left);
@@ -126,7 +161,15 @@ __device__ inline int place_of_winner(const Draw& draw, const Noise& noise, floa
     const Runner two[2] = {runner(i), runner(i + 1)};
     enter(two, i);
   }
-  return __shfl_sync(0xFFFFFFFFU, place, lane_of_winner(contest));
+  const Key best = keys[place];
+  return __shfl_sync(0xFFFFFFFFU, best, lane_of_winner(contest));
+}
+
+template <class Place>
+__device__ inline void write_valid(const CommonOf<Place>& common,
+                                   const SampleOptionsOfRows<Place>& options, std::int64_t at,
+                                   bool valid) {
+  RowOut(common.space, options.valid, at).put(0, valid ? 1 : 0);
 }
 
 // By one thread: the token, and its logprob, for which its x is needed.
@@ -138,29 +181,33 @@ __device__ inline void write_token(const CommonOf<Place>& common,
   const auto& space = common.space;
   const long long token = valid ? static_cast<long long>(index_of(winner)) : -1;
   RowOut(space, options.token, at).put(0, token);
-  RowOut(space, options.valid, at).put(0, valid ? 1 : 0);
   if (!options.logprob) return;
   const float x = has_x || !valid ? value_of(winner) : row.at(token);
   RowOut(space, options.logprob, at)
       .put(0, valid ? log_probability(state, row.z(x)) : std::numeric_limits<float>::quiet_NaN());
 }
 
-// By a block whose candidates, of which it looked for k, are all that the filters can leave.
-template <class Row, class Place>
+// By a block whose candidates are all that the filters can leave.
+template <class Row, class Place, class NoiseOf>
 __device__ inline void write_draw(const CommonOf<Place>& common,
                                   const SampleOptionsOfRows<Place>& options, std::int64_t at,
-                                  const Row& row, const Draw& draw, const Noise& noise,
-                                  const Chosen& chosen, int k) {
-  if (threadIdx.x >= kWarp) return;
+                                  const Row& row, const Draw& draw, const NoiseOf& noise,
+                                  const Chosen& chosen) {
   const State<float> state = chosen.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
-  int place = 0;
-  if (valid && !draw.greedy) {
-    place = place_of_winner(draw, noise, row.factor(), chosen, chosen.count < k);
+  const bool race = valid && !draw.greedy;
+  if (threadIdx.x >= kWarp) {
+    if (race) noise.work_out(chosen);
+  } else {
+    Key winner = 0;
+    if (race) {
+      winner = key_of_winner(draw, noise, row.factor(), chosen, true);
+    } else if (valid) {
+      winner = chosen.keys[0];
+    }
+    if (threadIdx.x == 0) write_token(common, options, at, row, state, valid, winner, true);
   }
-  if (threadIdx.x != 0) return;
-  const Key winner = valid ? chosen.keys[place] : 0;
-  write_token(common, options, at, row, state, valid, winner, true);
+  if (threadIdx.x == blockDim.x - 1) write_valid(common, options, at, valid);
 }
 
 template <class Place>
