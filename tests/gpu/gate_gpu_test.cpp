@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "core/number.hpp"
@@ -25,17 +27,23 @@ std::vector<float> normal_scores(std::int64_t count) {
   return x;
 }
 
+template <class T>
+constexpr DType kDType = std::is_same_v<T, F16>    ? DType::f16
+                         : std::is_same_v<T, BF16> ? DType::bf16
+                                                   : DType::f32;
+
 struct Answer {
   std::vector<float> weights;
   std::vector<std::int64_t> experts;
 };
 
-Answer dense_gate(const std::vector<float>& scores, std::int64_t cols, std::int64_t k,
+template <class T>
+Answer dense_gate(const std::vector<T>& scores, std::int64_t cols, std::int64_t k,
                   const GateOptions& options) {
-  const Array<float> x(scores);
+  const Array<T> x(scores);
   const Array<float> weights(static_cast<std::size_t>(kRows * k));
   const Array<std::int64_t> experts(static_cast<std::size_t>(kRows * k));
-  const Status status = gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}},
+  const Status status = gate(Context::cuda(), {x.data(), kDType<T>, {kRows, cols}},
                              Tensor{weights.data(), DType::f32, {kRows, k}},
                              Tensor{experts.data(), DType::i64, {kRows, k}}, options);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -49,20 +57,21 @@ class GateGpuTest : public testing::Test {
   }
 };
 
-// Rows that begin anywhere, every second column of the answers, and nothing written beside them.
+// Rows that begin anywhere, columns side by side and not, every second column of the answers, and nothing written beside them.
 TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
   for (const std::int64_t cols : {8, 64, 100, 256, 576, 1024}) {
-    for (const GateScore score : {GateScore::softmax, GateScore::sigmoid}) {
+    for (const std::int64_t step : {1, 3}) {
+      const GateScore score = step == 1 ? GateScore::softmax : GateScore::sigmoid;
       const std::int64_t k = cols > 256 ? 16 : 5;
       const GateOptions options{.score = score, .renormalize = cols == 64};
       const std::vector<float> scores = normal_scores(kRows * cols);
       const Answer expected = dense_gate(scores, cols, k, options);
 
-      const std::int64_t wide = cols + 3;
+      const std::int64_t wide = cols * step + 3;
       const std::int64_t room = 2 * k + 1;
       std::vector<float> spread(static_cast<std::size_t>(kRows * wide), NAN);
       for (std::int64_t i = 0; i < kRows * cols; ++i) {
-        spread[i / cols * wide + i % cols] = scores[i];
+        spread[i / cols * wide + i % cols * step] = scores[i];
       }
       const Array<float> x(spread);
       const Array<float> weights(static_cast<std::size_t>(kRows * room));
@@ -70,7 +79,7 @@ TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
       weights.poison();
       experts.poison();
       const Status status =
-          gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}, {wide, 1}},
+          gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}, {wide, step}},
                Tensor{weights.data(), DType::f32, {kRows, k}, {room, 2}},
                Tensor{experts.data(), DType::i32, {kRows, k}, {room, 2}}, options);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -123,26 +132,35 @@ TEST_F(GateGpuTest, WeightsAreRoundedToTheirType) {
 }
 
 // From a few that are alike, whose keys have to be told apart by their columns, to more than a row has room for.
-TEST_F(GateGpuTest, TiesGoToTheLowerExpert) {
+template <class T>
+void expect_lower_experts(int alike) {
   constexpr std::int64_t cols = 256, k = 8;
+  std::vector<T> scores(kRows * cols);
+  for (std::int64_t i = 0; i < kRows * cols; ++i) {
+    // In each row other columns, over all lanes or a few.
+    const std::int64_t c = (i % cols * 7 + i / cols * 31) % cols;
+    scores[i] = store_as<T>(c < alike ? 3.0F : -1.0F - static_cast<float>(c) / 64);
+  }
+  const Answer found = dense_gate(scores, cols, k, {});
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    std::vector<std::int64_t> order(cols);
+    for (std::int64_t c = 0; c < cols; ++c) order[c] = c;
+    const T* of = scores.data() + row * cols;
+    std::stable_sort(order.begin(), order.end(), [of](std::int64_t a, std::int64_t b) {
+      return load_as<float>(of[a]) > load_as<float>(of[b]);
+    });
+    for (std::int64_t i = 0; i < k; ++i) {
+      EXPECT_EQ(found.experts[row * k + i], order[i])
+          << name(kDType<T>) << ", " << alike << " alike, row " << row;
+    }
+  }
+}
+
+TEST_F(GateGpuTest, TiesGoToTheLowerExpert) {
   for (const int alike : {2, 9, 13, 30, 48, 49, 100, 256}) {
-    std::vector<float> scores(kRows * cols);
-    for (std::int64_t i = 0; i < kRows * cols; ++i) {
-      // In each row other columns, over all lanes or a few.
-      const std::int64_t c = (i % cols * 7 + i / cols * 31) % cols;
-      scores[i] = c < alike ? 3.0F : -1.0F - static_cast<float>(c) / 64;
-    }
-    const Answer found = dense_gate(scores, cols, k, {});
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      std::vector<std::int64_t> order(cols);
-      for (std::int64_t c = 0; c < cols; ++c) order[c] = c;
-      const float* of = scores.data() + row * cols;
-      std::stable_sort(order.begin(), order.end(),
-                       [of](std::int64_t a, std::int64_t b) { return of[a] > of[b]; });
-      for (std::int64_t i = 0; i < k; ++i) {
-        EXPECT_EQ(found.experts[row * k + i], order[i]) << alike << " alike, row " << row;
-      }
-    }
+    expect_lower_experts<float>(alike);
+    expect_lower_experts<F16>(alike);
+    expect_lower_experts<BF16>(alike);
   }
 }
 
