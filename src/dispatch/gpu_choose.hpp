@@ -249,7 +249,9 @@ inline constexpr int kStreamStages = 2;
 inline constexpr int kStreamsAtOnce = 16;
 // Packs of a lane at a time, in two halves of which each element has a bit.
 inline constexpr int kStreamPacks = 8;
-// That a lane has room for.
+inline constexpr int kStreamStageBytes =
+    kStreamStages * kStreamPacks * kPackBytes * kWarp;  // of a warp
+// Keys that a lane has room for.
 inline constexpr int kStreamKeys = 18;
 // Of a lane's elements: 512 of a row's.
 inline constexpr int kStreamGroups = 16;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "core/number.hpp"
 #include "core/state.hpp"
 #include "ops/topk/key_range.hpp"
 
@@ -16,6 +18,12 @@ __device__ inline unsigned ordered(float z) {
 __device__ inline float value_of_word(unsigned word) {
   return __uint_as_float(word ^
                          (~static_cast<unsigned>(static_cast<int>(word) >> 31) | 0x80000000U));
+}
+
+// How far apart the words of different elements are, at least.
+template <class Element>
+constexpr float step_of_words() {
+  return std::is_same_v<Element, BF16> ? 0x1p16F : std::is_same_v<Element, F16> ? 0x1p13F : 1.0F;
 }
 
 // Of the element `further` than the one whose index has the complement `from`.

@@ -39,9 +39,8 @@ class OneWarp : public Times {
   __device__ Tally fold(const Tally& mine) const { return warp_fold(mine, MergeTallies()); }
   // Keys that are not below the limit, largest first, where the stages were.
   template <class Keys>
-  __device__ void order(Keys& best, Key* free, Chosen& chosen) const {
+  __device__ void order(Keys& best, float, Key* free, Chosen& chosen) const {
     static_assert(gpu_choose::kMostOneWarpK <= Keys::kOrdered * kWarp);
-    best.keep();
     best.spread();
     chosen.mine = true;
     chosen.keys = free;
@@ -139,18 +138,21 @@ class SeveralWarps : public Times {
 #endif
   }
 
-  // The keys of all warps, which meet in the first one's room. Nobody may be reading `free` any more.
+  // The keys of all warps, which meet in the first one's room; `free` is where their stages were. `step` is that of the words.
   template <class Keys>
-  __device__ void order(Keys& best, Key* free, Chosen& chosen) const {
+  __device__ void order(Keys& best, float step, Key* free, Chosen& chosen) const {
     static_assert(kRankedKeys <= Keys::kRoom);
     static_assert(gpu_choose::kMostStreamK / 8 * 9 <= Keys::kRoom / 2);  // what a cut leaves
+    static_assert(sizeof(BinnedKeys) <= 2 * gpu_choose::kStreamStageBytes);
     const bool alone = cluster::size() == 1;
     Key* const all = best.data() - index() * Keys::kRoom;
     int count = gather(best, all, alone ? kRankedKeys : Keys::kRoom / 2);
     chosen.mine = cluster::rank() == 0;
     if (!alone) count = meet_blocks(best, all, free + kRankedKeys, count, chosen);
     if (!chosen.mine) return;
-    chosen.keys = order_keys(all, free, count);
+    chosen.keys = count <= kCountedKeys
+                      ? order_by_counts(all, free, count)
+                      : order_by_bins(all, count, step, *reinterpret_cast<BinnedKeys*>(free));
     chosen.count = count;
   }
 

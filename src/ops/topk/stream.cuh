@@ -127,7 +127,8 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   using RowStages = LaneStages<Row, Warps>;
   constexpr int kHalf = Row::kPacks / 2;
   extern __shared__ __align__(16) std::byte memory[];
-  constexpr int kStagesBytes = gpu_choose::kStreamStages * kWarp * Row::kPacks * kPackBytes;
+  constexpr int kStagesBytes = gpu_choose::kStreamStageBytes;
+  static_assert(Row::kPacks == gpu_choose::kStreamPacks);
   std::byte* const keys_memory = memory + Warps::count() * kStagesBytes;
   const auto lane = RowStages::thread();
   RowStages stages(memory + Warps::index() * kStagesBytes, row);
@@ -179,7 +180,7 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
     warps.bound(best, shown, Warps::kLast);
   }
   // Nobody needs the stages any more.
-  warps.order(best, reinterpret_cast<Key*>(memory), chosen);
+  warps.order(best, step_of_words<Element>(), reinterpret_cast<Key*>(memory), chosen);
   chosen.count = min(chosen.count, k);
   return chosen;
 }

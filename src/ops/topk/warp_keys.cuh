@@ -86,22 +86,11 @@ class WarpKeys {
     __syncwarp();
   }
 
-  // As many to each lane, or one less.
+  // As many to each lane, or one less; what is below the limit goes.
   __device__ void spread() {
-    const int own = this->own();
     Key mine[kEach];
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) mine[i] = i < own ? keys_[kWarp * i] : 0;
-    const int until = sum_until(own);
-    const int n = __shfl_sync(kAll, until, kWarp - 1);
-    Key* to = data() + (until - own);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      if (i < own) to[i] = mine[i];
-    }
-    set_count(n);
-    __syncwarp();
+    read(mine);
+    write(mine);
   }
 
   // All of them, once they are side by side.
@@ -191,35 +180,60 @@ class WarpKeys {
     Key limit;
     int own;
   };
-  // Bisects the keys themselves. Called, not inlined: it is rare.
+  // Bisects the keys themselves, in registers. Called, not inlined: it is rare.
   __device__ __noinline__ static Kept cut(WarpKeys of) {
     assume_shared(of.keys_);
+    Key mine[kEach];
+    of.read(mine);
     Key low = ~Key{0};
     Key high = 0;
-    for (unsigned i = 0; i != of.end_; i += kStep) {
-      low = min(low, of.at(i));
-      high = max(high, of.at(i));
+#pragma unroll
+    for (const Key key : mine) {
+      low = min(low, key - 1);  // zeros are no keys
+      high = max(high, key);
     }
-    __syncwarp();
-    low = ~group_fold(~low, LargestKey(), kWarp);
+    low = ~group_fold(~low, LargestKey(), kWarp) + 1;
     high = group_fold(high, LargestKey(), kWarp);
-    for (int n = of.count(); n > of.k_ + of.k_ / 8 && low < high;) {
+    int n = of.count();
+    const bool many = n > of.k_;
+    while (n > of.k_ + of.k_ / 8 && low < high) {
       const Key middle = low + (high - low + 1) / 2;
-      int above = 0;
-      for (unsigned i = 0; i != of.end_; i += kStep) above += of.at(i) >= middle ? 1 : 0;
-      __syncwarp();
-      above = __reduce_add_sync(kAll, above);
-      if (above >= of.k_) {
+      int counts[2] = {};  // for themselves, so that none waits for another
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) count_if_larger(counts[i % 2], mine[i], middle - 1);
+      const int from = __reduce_add_sync(kAll, counts[0] + counts[1]);
+      if (from >= of.k_) {
         low = middle;
-        n = above;
+        n = from;
       } else {
         high = middle - 1;
       }
     }
-    if (of.count() > of.k_) of.limit_ = max(of.limit_, low);
-    of.keep();
-    of.spread();
+    if (many) of.limit_ = max(of.limit_, low);
+    of.write(mine);
     return {of.limit_, of.own()};
+  }
+
+  // A lane's own, zeros where it has no more.
+  __device__ void read(Key (&mine)[kEach]) const {
+    const int own = this->own();
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) mine[i] = i < own ? keys_[kWarp * i] : 0;
+    __syncwarp();
+  }
+  // Those from the limit on, which no zero is, side by side.
+  __device__ void write(const Key (&mine)[kEach]) {
+    int kept = 0;
+#pragma unroll
+    for (const Key key : mine) kept += key >= limit_ ? 1 : 0;
+    const int until = sum_until(kept);
+    Key* to = data() + (until - kept);
+#pragma unroll
+    for (const Key key : mine) {
+      if (key >= limit_) *to++ = key;
+    }
+    set_count(__shfl_sync(kAll, until, kWarp - 1));
+    __syncwarp();
   }
 
   // N of each lane's, from the first-th on.
