@@ -62,7 +62,7 @@ struct OwnNoise {
   __device__ Gumbel of(int, unsigned token) const { return Gumbel(noise.of(token)); }
 };
 
-// The same by the block's other warps, while the first one filters.
+// The same by the block's other warps, while the first one filters. It waits for them, and they for nobody: a barrier with a number.
 struct OthersNoise {
   static constexpr bool kEarly = false;
   Noise noise;
@@ -74,9 +74,10 @@ struct OthersNoise {
          i += static_cast<int>(blockDim.x) - kWarp) {
       of_candidates[i] = Gumbel(noise.of(index_of(chosen.keys[i])));
     }
-    __syncthreads();
+    __syncwarp();
+    asm volatile("bar.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
   }
-  __device__ void wait() const { __syncthreads(); }
+  __device__ void wait() const { asm volatile("bar.sync 1, %0;" ::"r"(blockDim.x) : "memory"); }
   __device__ Gumbel of(int place, unsigned) const { return of_candidates[place]; }
 };
 
