@@ -60,8 +60,9 @@ class GateGpuTest : public testing::Test {
 // Rows that begin anywhere, columns side by side and not, every second column of the answers, and nothing written beside them.
 TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
   for (const std::int64_t cols : {8, 64, 100, 256, 576, 1024}) {
-    for (const std::int64_t step : {1, 3}) {
-      const GateScore score = step == 1 ? GateScore::softmax : GateScore::sigmoid;
+    for (const int way : {0, 1, 2, 3}) {
+      const std::int64_t step = way % 2 == 0 ? 1 : 3;
+      const GateScore score = way < 2 ? GateScore::softmax : GateScore::sigmoid;
       const std::int64_t k = cols > 256 ? 16 : 5;
       const GateOptions options{.score = score, .renormalize = cols == 64};
       const std::vector<float> scores = normal_scores(kRows * cols);

@@ -20,7 +20,7 @@ namespace {
 struct SampleShared {
   Team::Shared team;
   SearchShared search;
-  Key winner;  // among the candidates, if they are all
+  Key winner;  // among the candidates; 0 where they are not enough
 };
 
 // Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.

@@ -15,6 +15,9 @@
 namespace onepass::ops::topk {
 namespace {
 
+// So that a number of candidates that is not above it was asked for.
+static_assert(gpu_choose::kMostGuessed < kUnlessAsked);
+
 template <class Row, int Share>
 __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
     const __grid_constant__ typename Row::Args args,

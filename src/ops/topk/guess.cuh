@@ -32,8 +32,8 @@ class Guess {
   struct alignas(16) Shared {
     Key found[kKeys];             // of a block, from its limit on; zeros behind them
     Key runs[kKeys];              // in the first block: what each of them sent, largest first
-    Key left[kKeys];              // of these, those that may be among the K; zeros behind them
-    Key ordered[kKeys];           // and these in order
+    Key left[kKeys];              // of 16 runs, those that may be among the K; zeros behind them
+    Key ordered[kKeys];           // and these, or all of four runs, in order
     unsigned largest[2 * Share];  // words of groups of a block's threads
     Limit limits[kWarps];         // that warps have found
     float d[kWarps];
@@ -264,7 +264,9 @@ class Guess {
     if (ranks) {
       before = onepass::group_fold(shared_.before[lane() % kWarps], Add<unsigned>(), kWarps);
     }
-    if (lane() == 0) send(Tally{{m, d}, before}, &shared_.tallies[rank_], shared_.gathered, 0);
+    // Elements that are finite, and −inf once they are scaled, weigh nothing: sums count from an element, not from its z.
+    const State<float> state{m, m == minus_infinity<float>() ? 0 : d};
+    if (lane() == 0) send(Tally{state, before}, &shared_.tallies[rank_], shared_.gathered, 0);
   }
 
   // The word from which on there are K of those that were sent, if there are so many: a group of neighbours in a run has its last

@@ -9,7 +9,7 @@
 namespace onepass {
 
 inline constexpr int kCountedKeys = 128;  // so few are ordered by counting,
-inline constexpr int kRankedKeys = 512;   // and so few by runs
+inline constexpr int kRankedKeys = 512;   // and so few by runs or bins
 
 // Calls put(place, key) with each of n keys: its place is how many are larger, which Each neighbours count together, AtOnce keys
 // at a time. By the first Each · n threads; keys lie at a multiple of 16 bytes, with zeros behind them up to a multiple of
@@ -164,10 +164,10 @@ __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedK
   const float of_values = static_cast<float>(highest - ~binned.range[0]) + step;
   const float of_indices = static_cast<float>(last - ~binned.range[2]) + 1;
   const float scale = kBins / of_values;
-  const float index_scale = step / of_indices;
+  const float index_scale = 0.999F * step / of_indices;  // less than a step, however it is rounded
   const auto bin = [&](Key key) {
-    const float from_highest = static_cast<float>(highest - upper(key)) +
-                               static_cast<float>(last - lower(key)) * index_scale;
+    const float from_highest = fmaf(static_cast<float>(last - lower(key)), index_scale,
+                                    static_cast<float>(highest - upper(key)));
     return min(static_cast<int>(from_highest * scale), kBins - 1);
   };
   each([&](int i) { atomicAdd(&binned.ends[bin(keys[i])], 1); });
