@@ -249,8 +249,8 @@ inline constexpr int kStreamStages = 2;
 inline constexpr int kStreamsAtOnce = 16;
 // Packs of a lane at a time, in two halves of which each element has a bit.
 inline constexpr int kStreamPacks = 8;
-inline constexpr int kStreamStageBytes =
-    kStreamStages * kStreamPacks * kPackBytes * kWarp;  // of a warp
+inline constexpr int kStreamLaneBytes = kStreamStages * kStreamPacks * kPackBytes;
+inline constexpr int kStreamStagesBytes = kWarp * kStreamLaneBytes;  // of a warp
 // Keys that a lane has room for.
 inline constexpr int kStreamKeys = 18;
 // Of a lane's elements: 512 of a row's.
@@ -272,7 +272,7 @@ inline Plan stream_of(const Problem& p, int warps, int split = 1) {
   Plan plan{.variant = "gpu_stream", .threads = warps * kWarp, .split = split, .resident = true};
   plan.packs = kStreamPacks;
   plan.blocks = p.rows * split;
-  const int each = kStreamStages * kStreamPacks * kPackBytes + kStreamKeys * kKeyBytes;
+  const int each = kStreamLaneBytes + kStreamKeys * kKeyBytes;
   const int meeting = warps > 1 ? kStreamMeetingBytes : 0;
   const int others = split > 1 ? kStreamOthersBytes + (split - 1) * kStreamShownBytes : 0;
   plan.shared_bytes = static_cast<std::size_t>(plan.threads * each + meeting + others);

@@ -143,7 +143,7 @@ class SeveralWarps : public Times {
   __device__ void order(Keys& best, float step, Key* free, Chosen& chosen) const {
     static_assert(kRankedKeys <= Keys::kRoom);
     static_assert(gpu_choose::kMostStreamK / 8 * 9 <= Keys::kRoom / 2);  // what a cut leaves
-    static_assert(sizeof(BinnedKeys) <= 2 * gpu_choose::kStreamStageBytes);
+    static_assert(sizeof(BinnedKeys) <= 2 * gpu_choose::kStreamStagesBytes);
     const bool alone = cluster::size() == 1;
     Key* const all = best.data() - index() * Keys::kRoom;
     int count = gather(best, all, alone ? kRankedKeys : Keys::kRoom / 2);

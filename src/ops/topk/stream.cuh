@@ -127,7 +127,7 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   using RowStages = LaneStages<Row, Warps>;
   constexpr int kHalf = Row::kPacks / 2;
   extern __shared__ __align__(16) std::byte memory[];
-  constexpr int kStagesBytes = gpu_choose::kStreamStageBytes;
+  constexpr int kStagesBytes = gpu_choose::kStreamStagesBytes;
   static_assert(Row::kPacks == gpu_choose::kStreamPacks);
   std::byte* const keys_memory = memory + Warps::count() * kStagesBytes;
   const auto lane = RowStages::thread();
