@@ -33,9 +33,8 @@ __device__ inline Key key_before(float z, unsigned from, int further) {
 
 // The lower index first: of two keys with one value it is the larger.
 __device__ inline Key key_of(float z, unsigned index) { return key_before(z, ~index, 0); }
-__device__ inline float value_of(Key key) {
-  return value_of_word(static_cast<unsigned>(key >> 32));
-}
+__device__ inline unsigned word_of(Key key) { return static_cast<unsigned>(key >> 32); }
+__device__ inline float value_of(Key key) { return value_of_word(word_of(key)); }
 __device__ inline unsigned index_of(Key key) { return ~static_cast<unsigned>(key); }
 
 // The largest key that a smaller value can have: elements from `word` on are above it.

@@ -121,10 +121,10 @@ struct BinnedKeys {
   Key together[kRankedKeys + kAtOnce];  // those of a bin side by side; zeros behind them
   int ends[kBins];                      // of the bins, in it
   int of_warps[kWarp];
-  unsigned range[4];  // of upper words, and of lower ones: ~least, largest
+  unsigned range[4];  // of words, and of what is below them: ~least, largest
 };
 
-// The largest first. `step`: how far apart the upper words of different values are, at least; values that are alike are told
+// The largest first. `step`: how far apart the words of different values are, at least; values that are alike are told
 // apart by their indices. `binned`: shared memory that is free once all have come here.
 __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedKeys& binned) {
   constexpr unsigned kAll = 0xFFFFFFFFU;
@@ -138,7 +138,6 @@ __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedK
 #pragma unroll 1
     for (int i = thread; i < n; i += threads) body(i);
   };
-  const auto upper = [](Key key) { return static_cast<unsigned>(key >> 32); };
   const auto lower = [](Key key) { return static_cast<unsigned>(key); };
 
   __syncthreads();
@@ -150,7 +149,7 @@ __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedK
   unsigned range[4] = {};
   each([&](int i) {
     const Key key = keys[i];
-    range[0] = max(range[0], ~upper(key)), range[1] = max(range[1], upper(key));
+    range[0] = max(range[0], ~word_of(key)), range[1] = max(range[1], word_of(key));
     range[2] = max(range[2], ~lower(key)), range[3] = max(range[3], lower(key));
   });
 #pragma unroll
@@ -167,7 +166,7 @@ __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedK
   const float index_scale = 0.999F * step / of_indices;  // less than a step, however it is rounded
   const auto bin = [&](Key key) {
     const float from_highest = fmaf(static_cast<float>(last - lower(key)), index_scale,
-                                    static_cast<float>(highest - upper(key)));
+                                    static_cast<float>(highest - word_of(key)));
     return min(static_cast<int>(from_highest * scale), kBins - 1);
   };
   each([&](int i) { atomicAdd(&binned.ends[bin(keys[i])], 1); });

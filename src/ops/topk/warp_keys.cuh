@@ -40,7 +40,7 @@ class WarpKeys {
   __device__ void bound(const Maxima& shown) {
     const auto from = [&](unsigned least) { return __reduce_add_sync(kAll, shown.from(least)); };
     // There is no need to look below the limit. All that are 0 count from −0 on.
-    const unsigned above_limit = static_cast<unsigned>(limit_ >> 32) + 1;
+    const unsigned above_limit = word_of(limit_) + 1;
     const unsigned low = max(__reduce_min_sync(kAll, shown.lowest()), above_limit);
     Bound bound{.low = low,
                 .high = __reduce_max_sync(kAll, shown.highest()),
