@@ -59,13 +59,12 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 #define ONEPASS_D64 ONEPASS_D48, ONEPASS_D8(48), ONEPASS_D8(56)
 #define ONEPASS_P64 \
   ONEPASS_P48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define ONEPASS_D88 ONEPASS_D64, ONEPASS_D8(64), ONEPASS_D8(72), ONEPASS_D8(80)
-#define ONEPASS_P88                                                                         \
+#define ONEPASS_D96 ONEPASS_D64, ONEPASS_D8(64), ONEPASS_D8(72), ONEPASS_D8(80), ONEPASS_D8(88)
+#define ONEPASS_P96                                                                         \
   ONEPASS_P64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
-  "%81, %82, %83, %84, %85, %86, %87"
-#define ONEPASS_D96 ONEPASS_D88, ONEPASS_D8(88)
-#define ONEPASS_P96 ONEPASS_P88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+  "%81, %82, %83, %84, %85, %86, %87"                                                       \
+  ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define ONEPASS_D128 ONEPASS_D96, ONEPASS_D8(96), ONEPASS_D8(104), ONEPASS_D8(112), ONEPASS_D8(120)
 #define ONEPASS_P128                                                                           \
   ONEPASS_P96                                                                                  \
@@ -91,8 +90,7 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
   constexpr bool kBf16 = std::is_same_v<T, BF16>;
-  static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64 || Size == 88,
-                "no such size here yet");
+  static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64, "no such size here yet");
   if constexpr (Size == 32 && kBf16) {
     ONEPASS_SCORES("bf16", "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
   }
@@ -116,12 +114,6 @@ __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_
   }
   if constexpr (Size == 64 && !kBf16) {
     ONEPASS_SCORES("f16", "128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66");
-  }
-  if constexpr (Size == 88 && kBf16) {
-    ONEPASS_SCORES("bf16", "176", ONEPASS_P88, ONEPASS_D88, "%88", "%89", "%90");
-  }
-  if constexpr (Size == 88 && !kBf16) {
-    ONEPASS_SCORES("f16", "176", ONEPASS_P88, ONEPASS_D88, "%88", "%89", "%90");
   }
 }
 
@@ -171,8 +163,6 @@ __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::ui
 #undef ONEPASS_P48
 #undef ONEPASS_D64
 #undef ONEPASS_P64
-#undef ONEPASS_D88
-#undef ONEPASS_P88
 #undef ONEPASS_D96
 #undef ONEPASS_P96
 #undef ONEPASS_D128

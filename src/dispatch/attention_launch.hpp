@@ -237,8 +237,7 @@ struct HopperTile {
 // tile of queries has very many, and fewer where the last would be mostly past the end, or past a diagonal.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
   if (dim == 64) return {ragged ? 2 : 3, 128};
-  if (dim == 96) return {2, 128};
-  if (dim == 128) return {2, !ragged && keys >= 8192 ? 176 : 128};
+  if (dim <= 128) return {2, 128};
   if (dim == 192) return {2, 96};
   return {2, keys < (cut ? 2048 : 1024) ? 64 : 80};
 }

@@ -177,6 +177,122 @@ TEST_F(AttentionGpuTest, HalvesOfTheKeysMergeToTheWhole) {
   }
 }
 
+// From the last key to the first, every 100 keys, scores rise: by what a float holds and by what it does not, f16 or none.
+// A row rises, stays, falls, or rises twice as fast.
+TEST_F(AttentionGpuTest, ScoresRiseByAnything) {
+  constexpr std::int64_t kHeads = 2, kQueries = 300, kKeys = 700;
+  constexpr std::int64_t kRows = kHeads * kQueries;
+  const auto number = [](DType dtype, float x) {
+    return dtype == DType::bf16 ? to_bf16(x).bits : to_f16(x).bits;
+  };
+  const auto check = [&](DType dtype, std::int64_t dim, float rise, bool causal, bool ragged) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> distribution;
+    const auto make = [&](std::int64_t tokens, float size, auto&& first) {
+      Bits bits;
+      for (std::int64_t i = 0; i < kHeads * tokens; ++i) {
+        for (std::int64_t c = 0; c < dim; ++c) {
+          const float x = size * distribution(random);
+          bits.push_back(number(dtype, c == 0 ? first(i % tokens, x) : x));
+        }
+      }
+      return bits;
+    };
+    Bits q = make(kQueries, 0.3F, [](std::int64_t row, float) { return float(row % 4 - 1); });
+    Bits k = make(kKeys, 0.3F, [&](std::int64_t key, float) {
+      return std::isinf(rise) ? (key == 250 ? rise : 1.F) : rise * float((kKeys - 1 - key) / 100);
+    });
+    Bits v = make(kKeys, 1, [](std::int64_t, float x) { return x; });
+    std::vector<float> o(kRows * dim), lse(kRows);
+    const auto tensor = [&](void* data, DType of, std::int64_t tokens) {
+      return Tensor{data, of, {1, kHeads, tokens, dim}};
+    };
+    const auto rows = [&](void* data) { return Tensor{data, DType::f32, {1, kHeads, kQueries}}; };
+    AttentionOptions options{.mask = {.causal = causal}, .lse = rows(lse.data())};
+    options.scale = 1;
+    std::vector<std::int32_t> lengths = {kKeys - 50};
+    if (ragged) options.mask.lengths = Tensor{lengths.data(), DType::i32, {1}};
+    ASSERT_TRUE(attention(Context::cpu(), tensor(q.data(), dtype, kQueries),
+                          tensor(k.data(), dtype, kKeys), tensor(v.data(), dtype, kKeys),
+                          tensor(o.data(), DType::f32, kQueries), options)
+                    .ok());
+    const Memory there_q(q), there_k(k), there_v(v), there_o(q.size() * 2),
+        there_lse(lse.size() * 4), there_lengths(lengths);
+    there_o.poison();
+    if (ragged) options.mask.lengths = Tensor{there_lengths.data(), DType::i32, {1}};
+    options.lse = rows(there_lse.data());
+    options.variant = "hopper";
+    const Status status =
+        attention(Context::cuda(), tensor(there_q.data(), dtype, kQueries),
+                  tensor(there_k.data(), dtype, kKeys), tensor(there_v.data(), dtype, kKeys),
+                  tensor(there_o.data(), dtype, kQueries), options);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const auto near = [](float x, float expected, float least) {
+      return std::isnan(expected)
+                 ? std::isnan(x)
+                 : x == expected || std::abs(x - expected) <= least + 0.01F * std::abs(expected);
+    };
+    const Bits bits = there_o.values<std::uint16_t>();
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float x = dtype == DType::bf16 ? to_float(BF16{bits[i]}) : to_float(F16{bits[i]});
+      ASSERT_TRUE(near(x, o[i], 0.02F)) << x << " for " << o[i] << " at " << i;
+    }
+    const std::vector<float> values = there_lse.values<float>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_TRUE(near(values[i], lse[i], 1e-3F)) << values[i] << " for " << lse[i] << " at " << i;
+    }
+  };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t dim : {64, 96, 128, 192, 256}) {
+      for (const float rise : {0.5F, 5.F, 15.F, 40.F, 150.F, INFINITY}) {
+        for (const int how : {0, 1, 2, 3}) {
+          const bool causal = how % 2 == 1;
+          const bool ragged = how >= 2 && dim <= 192;
+          SCOPED_TRACE(testing::Message()
+                       << (dtype == DType::bf16 ? "bf16" : "f16") << " dim " << dim << " rise "
+                       << rise << " causal " << causal << " ragged " << ragged);
+          check(dtype, dim, rise, causal, ragged);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// Two sequences side by side: the last tile of the first has queries of the second, whose scores rise, or are none.
+TEST_F(AttentionGpuTest, AnotherSequenceChangesNoBits) {
+  constexpr std::int64_t kHeads = 2, kOwn = 90, kTokens = 400, kDim = 128;
+  const Memory offsets(std::vector<std::int32_t>{0, kOwn, kTokens});
+  const Memory kv_offsets(std::vector<std::int32_t>{0, 300, kTokens});
+  const Tensor places{offsets.data(), DType::i32, {3}};
+  const Tensor kv_places{kv_offsets.data(), DType::i32, {3}};
+  const Memory k(normal(kHeads * kTokens * kDim, 2)), v(normal(kHeads * kTokens * kDim, 3));
+  const auto run = [&](float other) {
+    Bits bits = normal(kHeads * kTokens * kDim, 1);
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      if (static_cast<std::int64_t>(i) / kDim % kTokens >= kOwn) bits[i] = to_bf16(other).bits;
+    }
+    const Memory q(bits), o(bits.size() * 2);
+    const auto tensor = [&](const Memory& m) {
+      return Tensor{m.data(), DType::bf16, {kHeads, kTokens, kDim}};
+    };
+    AttentionOptions options{.q_offsets = places, .kv_offsets = kv_places, .variant = "hopper"};
+    options.scale = 1;  // and so far between maxima
+    const Status status =
+        attention(Context::cuda(), tensor(q), tensor(k), tensor(v), tensor(o), options);
+    EXPECT_TRUE(status.ok()) << status.message();
+    Bits own;
+    const Bits all = o.values<std::uint16_t>();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (static_cast<std::int64_t>(i) / kDim % kTokens < kOwn) own.push_back(all[i]);
+    }
+    return own;
+  };
+  const Bits tame = run(0);
+  EXPECT_EQ(run(30), tame);
+  EXPECT_EQ(run(NAN), tame);
+}
+
 TEST_F(AttentionGpuTest, APageThatIsNotThereIsNaNForThoseWhoSeeIt) {
   constexpr std::int64_t kPages = 4, kSize = 16, kDim = 64;
   const Memory q(normal(2 * kDim, 1)), k(normal(kPages * kSize * kDim, 2)),

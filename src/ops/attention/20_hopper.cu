@@ -28,9 +28,9 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
       (reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
     for (const CUtensorMap* map : {&p.q, &p.k, &p.v}) tma::fetch(*map);
-    shared.q_ring.open(Tile::kGroups);
-    shared.k_ring.open(Tile::kGroups);
-    shared.v_ring.open(Tile::kGroups);
+    shared.q_ring.open(Tile::kReaders);
+    shared.k_ring.open(Tile::kReaders);
+    shared.v_ring.open(Tile::kReaders);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
@@ -57,6 +57,7 @@ Status run(const AttentionArgs& a, const Plan& plan) {
   p.lengths = a.lengths;
   p.batch = static_cast<int>(a.batch);
   p.heads = Divisor(static_cast<int>(a.heads));
+  p.dim = a.dim;
   p.o = a.o;
   p.lse = a.lse;
   p.sinks = a.sinks;
@@ -93,9 +94,7 @@ Status launch_tile(const AttentionArgs& a, const Plan& plan, attention_launch::H
       return tile.groups == 3 ? run<Stored, Tile<64, 3, 128>>(a, plan)
                               : run<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
     case 96: return run<Stored, Tile<96, 2, 128, Ragged>>(a, plan);
-    case 128:
-      return tile.keys == 176 ? run<Stored, Tile<128, 2, 176>>(a, plan)
-                              : run<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
+    case 128: return run<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
     case 192: return run<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
     default:
       return tile.keys == 64 ? run<Stored, Tile<256, 2, 64>>(a, plan)

@@ -23,8 +23,9 @@ struct Tile {
   static constexpr int kGroups = Groups;
   static constexpr int kQueries = Groups * kRows;
   static constexpr int kKeys = Keys;
-  static constexpr int kStages = 2;
+  static constexpr int kStages = Dim == 64 ? 4 : 2;  // of keys and of values
   static constexpr int kThreads = (Groups + 1) * kWarpgroup;
+  static constexpr int kReaders = Groups * kWarpgroup / 32;        // of what is loaded: warps
   static constexpr int kPanels = (Dim + kColumns - 1) / kColumns;  // of 64 columns
   static constexpr int kQueryBytes = kPanels * kColumns * 2 * kQueries;
   static constexpr int kKeyBytes = kPanels * kColumns * 2 * Keys;
@@ -66,6 +67,7 @@ struct Params {
   attention_tiles::Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
   Places q_offsets, kv_offsets, lengths;
   int batch;
+  int dim;                 // the tile's
   Divisor heads, sharing;  // of q, and those that share one of k and v
   bool packed;             // queries of all sequences in one row of tokens
   bool plain;              // z = s · scale, and scale > 0

@@ -36,8 +36,8 @@ class Consumer {
   using Scores = float[Tile::kKeys / 2];
   using Sums = float[Tile::kDim / 2];
   using Weights = unsigned[kKeySteps][4];
-  // Measured (docs/facts.md): with as many as dim 256 has it pays to shrink them seldom and to wait for them late.
-  static constexpr bool kManySums = Tile::kDim > 64;
+  // Measured (docs/facts.md): at dim 256 products are the limit, and registers are wanted for them.
+  static constexpr bool kFollows = Tile::kDim <= 192;
 
  public:
   __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
@@ -84,11 +84,12 @@ class Consumer {
         --tile;
       }
       issue(s, o, weights);
-      leave_scores(s, tile == begin);
+      await_scores(s);
       const Online before = online;
       online = Online(unit);
       float by[2];
-      weigh(job, seen, tile, online, s, by);
+      weigh(job, seen, tile, online, false, s, by);
+      leave_keys(tile == begin);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
       if (owner_ != nullptr) finish(*owner_, before, o);
@@ -104,10 +105,12 @@ class Consumer {
       for (--tile; tile >= begin; --tile) {
         issue(s, o, weights);
         tail_ = 0;
-        leave_scores(s, tile == begin);
-        weigh(job, seen, tile, online, s, by);
+        const bool known = kFollows && all_rows(job, online.knows(0), online.knows(1));
+        await_scores(s);
+        const bool grew = weigh(job, seen, tile, online, known, s, by);
+        leave_keys(tile == begin);
         leave_sums(o);
-        shrink<kManySums>(o, by);
+        if (grew) shrink<!kFollows>(o, by);
         narrow_weights<Stored>(s, weights);
         values_ = step_++;
       }
@@ -145,10 +148,14 @@ class Consumer {
     sync();
   }
 
-  __device__ void leave_scores(Scores& s, bool last) const {
+  __device__ void await_scores(Scores& s) const {
     wgmma::wait<1>();
     wgmma::pin(s);
-    if (thread_ != 0) return;
+  }
+
+  // A warp leaves what it has read, whoever has not yet.
+  __device__ void leave_keys(bool last) const {
+    if (!leads()) return;
     shared_.k_ring.leave(step_);
     if (last) shared_.q_ring.leave(jobs_);
   }
@@ -156,12 +163,14 @@ class Consumer {
   __device__ void leave_sums(Sums& o) const {
     wgmma::wait<0>();
     wgmma::pin(o);
-    if (thread_ == 0 && owner_ != nullptr) shared_.v_ring.leave(values_);
+    if (leads() && owner_ != nullptr) shared_.v_ring.leave(values_);
   }
 
   __device__ const attention_tiles::Sight& sight(const Job& job) const {
     return Tile::kRagged ? job.sight : p_.sight;
   }
+
+  __device__ bool leads() const { return thread_ % 32 == 0; }
 
   // A query's place in the tensor.
   __device__ static int token(const Job& job, int query) {
@@ -205,9 +214,39 @@ class Consumer {
     wgmma::commit();
   }
 
-  // Scores of a tile to weights.
-  __device__ void weigh(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
-                        Online& online, Scores& s, float (&by)[2]) const {
+  // Scores of a tile to weights. Where maxima are known already, the weights follow them; a warp in which one was far
+  // too small computes its scores once more. True: maxima grew, and the sums from before have to shrink.
+  __device__ bool weigh(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
+                        Online& online, bool known, Scores& s, float (&by)[2]) const {
+#pragma unroll 1
+    for (;; known = false) {
+      make_logits(job, seen, tile, s);
+      if (!kFollows || !known) break;
+      float d[2];
+      online.follow(s, d);
+      if (all_rows(job, Online::small<Stored>(d[0]), Online::small<Stored>(d[1]))) {
+        online.add(d);
+        return false;
+      }
+      score_again(s);
+    }
+    online.absorb(s, by);
+    // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.
+    if constexpr (!kFollows) {
+      if (online.never()) __trap();
+    }
+    return true;
+  }
+
+  // Whether it is so for all rows of the warp's; what a tile has past a sequence's last, which may be another
+  // sequence's, has no say.
+  __device__ bool all_rows(const Job& job, bool upper, bool lower) const {
+    const int rows = Tile::kRagged ? job.sight.queries - row(job) : 2 * kRows;
+    return __all_sync(0xFFFFFFFFU, (upper || rows <= 0) && (lower || rows <= 8));
+  }
+
+  __device__ void make_logits(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
+                              Scores& s) const {
     if (!p_.plain) {
       const Cap& cap = p_.cap;
       if (cap.any()) {
@@ -224,10 +263,32 @@ class Consumer {
       const Seen own{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
       hide(s, own, tile * Tile::kKeys + thread_ % 4 * 2);
     }
-    online.absorb(s, by);
-    // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.
-    if constexpr (kManySums) {
-      if (online.never()) __trap();
+  }
+
+  // The scores of one warp, by products of its own. That is seldom wanted, and must not cost registers elsewhere:
+  // nothing of it is worked out before, and the assembler, which does not know how many steps there are, takes them
+  // one by one.
+  __device__ void score_again(Scores& s) const {
+    using Rows = mma::Swizzled<kColumns>;
+    unsigned thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    const auto lane = static_cast<int>(thread % 32);
+    const auto& q = shared_.q[shared_.q_ring.stage(jobs_)];
+    const auto& k = shared_.k[shared_.k_ring.stage(step_)];
+    unsigned left =
+        mma::left_at<Rows>(shared_address(q[0][(thread - kWarpgroup) / 32 * 16]), lane, 0);
+    unsigned right = mma::right_at<Rows>(shared_address(k[0]), lane, 0);
+#pragma unroll
+    for (float& x : s) x = 0;
+#pragma unroll 1
+    for (int column = 0; column < p_.dim; column += 16) {
+      const unsigned turn = column * 2 % Rows::kRowBytes;
+      mma::add_scores<Stored, Rows::kRowBytes>(reinterpret_cast<float(&)[1][Tile::kKeys / 2]>(s),
+                                               left ^ turn, right ^ turn);
+      if (column % kColumns == kColumns - 16) {
+        left += sizeof q[0];
+        right += sizeof k[0];
+      }
     }
   }
 
@@ -335,7 +396,7 @@ class Consumer {
 #pragma unroll 1
     for (int tile = job.keys.begin; tile < job.keys.end; ++tile) pass_step();
     if (!job.sees()) sync();  // all have seen that the queries' stage is full
-    if (thread_ == 0) shared_.q_ring.leave(jobs_);
+    if (leads()) shared_.q_ring.leave(jobs_);
   }
 
   // A step without anything for this warpgroup. It takes its turn when all of its threads have seen that the stage is
@@ -345,7 +406,7 @@ class Consumer {
     shared_.v_ring.wait_full(step_);
     turns_.take();
     turns_.pass();
-    if (thread_ == 0) {
+    if (leads()) {
       shared_.k_ring.leave(step_);
       shared_.v_ring.leave(step_);
     }

@@ -155,6 +155,32 @@ class Online {
     }
   }
 
+  // Whether a row has seen a key.
+  __device__ bool knows(int r) const { return m_[r] > minus_infinity<float>(); }
+
+  // As absorb, where all rows know a key, but nobody looks for the largest: weights are relative to the largest from
+  // before, and `d` has their sums. Where a sum is not small, that was too little; the scores are gone then.
+  template <int Size>
+  __device__ void follow(float (&s)[Size], float (&d)[2]) const {
+    const float base[2] = {__fmul_rn(m_[0], unit_), __fmul_rn(m_[1], unit_)};
+    d[0] = d[1] = 0;
+#pragma unroll
+    for (int i = 0; i < Size; ++i) {
+      const int r = i / 2 % 2;
+      s[i] = power_of_two(fmaf(s[i], unit_, -base[r]));
+      d[r] += s[i];
+    }
+  }
+  // All weights are less than 2^32, and what they weigh can be summed; f16 ends at 2^16.
+  template <class Stored>
+  __device__ static bool small(float d) {
+    return d < (std::is_same_v<Stored, BF16> ? 0x1p32F : 0x1p15F);
+  }
+  __device__ void add(const float (&d)[2]) {
+    d_[0] += d[0];
+    d_[1] += d[1];
+  }
+
   // False, and known only when all weights of a tile are: none of them is negative.
   __device__ bool never() const { return d_[0] + d_[1] < 0; }
 
