@@ -71,87 +71,73 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
   "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
   "%126, %127"
-#define ONEPASS_SCORES(type, n, places, registers, a, b, add)                                     \
-  asm volatile("{ .reg .pred p; setp.ne.b32 p, " add                                              \
-               ", 0;\n"                                                                           \
-               "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, " a \
-               ", " b ", p, 1, 1, 0, 0; }"                                                        \
-               : registers                                                                        \
-               : "l"(left), "l"(right), "n"(Add ? 1 : 0))
-#define ONEPASS_SUMS(type, n, places, registers, a, b)                                            \
-  asm volatile(                                                                                   \
-      "{ .reg .pred p; setp.eq.b32 p, 0, 0;\n"                                                    \
-      "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, {" a "}, " b \
-      ", p, 1, 1, 1; }"                                                                           \
-      : registers                                                                                 \
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
+#define ONEPASS_SCORES_OF(type, n, places, a, b, add)                                       \
+  "{ .reg .pred p; setp.ne.b32 p, " add                                                     \
+  ", 0;\n"                                                                                  \
+  "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, " a ", " b \
+  ", p, 1, 1, 0, 0; }"
+#define ONEPASS_SCORES(n, places, registers, a, b, add)          \
+  if constexpr (std::is_same_v<T, BF16>) {                       \
+    asm volatile(ONEPASS_SCORES_OF("bf16", n, places, a, b, add) \
+                 : registers                                     \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
+  } else {                                                       \
+    asm volatile(ONEPASS_SCORES_OF("f16", n, places, a, b, add)  \
+                 : registers                                     \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
+  }
+#define ONEPASS_SUMS_OF(type, n, places, a, b)                                                \
+  "{ .reg .pred p; setp.eq.b32 p, 0, 0;\n"                                                    \
+  "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, {" a "}, " b \
+  ", p, 1, 1, 1; }"
+#define ONEPASS_SUMS(n, places, registers, a, b)                                        \
+  if constexpr (std::is_same_v<T, BF16>) {                                              \
+    asm volatile(ONEPASS_SUMS_OF("bf16", n, places, a, b)                               \
+                 : registers                                                            \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
+  } else {                                                                              \
+    asm volatile(ONEPASS_SUMS_OF("f16", n, places, a, b)                                \
+                 : registers                                                            \
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
+  }
 
 // d = left · rightᵀ, or that much more: 16 columns of 64 rows by 16 columns of N rows, both in shared memory.
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
-  constexpr bool kBf16 = std::is_same_v<T, BF16>;
   static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64, "no such size here yet");
-  if constexpr (Size == 32 && kBf16) {
-    ONEPASS_SCORES("bf16", "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+  if constexpr (Size == 32) {
+    ONEPASS_SCORES("64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34")
   }
-  if constexpr (Size == 32 && !kBf16) {
-    ONEPASS_SCORES("f16", "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+  if constexpr (Size == 40) {
+    ONEPASS_SCORES("80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42")
   }
-  if constexpr (Size == 40 && kBf16) {
-    ONEPASS_SCORES("bf16", "80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42");
+  if constexpr (Size == 48) {
+    ONEPASS_SCORES("96", ONEPASS_P48, ONEPASS_D48, "%48", "%49", "%50")
   }
-  if constexpr (Size == 40 && !kBf16) {
-    ONEPASS_SCORES("f16", "80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42");
-  }
-  if constexpr (Size == 48 && kBf16) {
-    ONEPASS_SCORES("bf16", "96", ONEPASS_P48, ONEPASS_D48, "%48", "%49", "%50");
-  }
-  if constexpr (Size == 48 && !kBf16) {
-    ONEPASS_SCORES("f16", "96", ONEPASS_P48, ONEPASS_D48, "%48", "%49", "%50");
-  }
-  if constexpr (Size == 64 && kBf16) {
-    ONEPASS_SCORES("bf16", "128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66");
-  }
-  if constexpr (Size == 64 && !kBf16) {
-    ONEPASS_SCORES("f16", "128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66");
+  if constexpr (Size == 64) {
+    ONEPASS_SCORES("128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66")
   }
 }
 
 // d += left · right: 16 columns of 64 rows in registers by 16 rows of N columns in shared memory.
 template <class T, int Size>
 __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::uint64_t right) {
-  constexpr bool kBf16 = std::is_same_v<T, BF16>;
   static_assert(Size == 32 || Size == 48 || Size == 64 || Size == 96 || Size == 128,
                 "no such size here yet");
-  if constexpr (Size == 32 && kBf16) {
-    ONEPASS_SUMS("bf16", "64", ONEPASS_P32, ONEPASS_D32, "%32, %33, %34, %35", "%36");
+  if constexpr (Size == 32) {
+    ONEPASS_SUMS("64", ONEPASS_P32, ONEPASS_D32, "%32, %33, %34, %35", "%36")
   }
-  if constexpr (Size == 32 && !kBf16) {
-    ONEPASS_SUMS("f16", "64", ONEPASS_P32, ONEPASS_D32, "%32, %33, %34, %35", "%36");
+  if constexpr (Size == 48) {
+    ONEPASS_SUMS("96", ONEPASS_P48, ONEPASS_D48, "%48, %49, %50, %51", "%52")
   }
-  if constexpr (Size == 48 && kBf16) {
-    ONEPASS_SUMS("bf16", "96", ONEPASS_P48, ONEPASS_D48, "%48, %49, %50, %51", "%52");
+  if constexpr (Size == 64) {
+    ONEPASS_SUMS("128", ONEPASS_P64, ONEPASS_D64, "%64, %65, %66, %67", "%68")
   }
-  if constexpr (Size == 48 && !kBf16) {
-    ONEPASS_SUMS("f16", "96", ONEPASS_P48, ONEPASS_D48, "%48, %49, %50, %51", "%52");
+  if constexpr (Size == 96) {
+    ONEPASS_SUMS("192", ONEPASS_P96, ONEPASS_D96, "%96, %97, %98, %99", "%100")
   }
-  if constexpr (Size == 64 && kBf16) {
-    ONEPASS_SUMS("bf16", "128", ONEPASS_P64, ONEPASS_D64, "%64, %65, %66, %67", "%68");
-  }
-  if constexpr (Size == 64 && !kBf16) {
-    ONEPASS_SUMS("f16", "128", ONEPASS_P64, ONEPASS_D64, "%64, %65, %66, %67", "%68");
-  }
-  if constexpr (Size == 96 && kBf16) {
-    ONEPASS_SUMS("bf16", "192", ONEPASS_P96, ONEPASS_D96, "%96, %97, %98, %99", "%100");
-  }
-  if constexpr (Size == 96 && !kBf16) {
-    ONEPASS_SUMS("f16", "192", ONEPASS_P96, ONEPASS_D96, "%96, %97, %98, %99", "%100");
-  }
-  if constexpr (Size == 128 && kBf16) {
-    ONEPASS_SUMS("bf16", "256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132");
-  }
-  if constexpr (Size == 128 && !kBf16) {
-    ONEPASS_SUMS("f16", "256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132");
+  if constexpr (Size == 128) {
+    ONEPASS_SUMS("256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132")
   }
 }
 
@@ -170,5 +156,7 @@ __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::ui
 #undef ONEPASS_D8
 #undef ONEPASS_SCORES
 #undef ONEPASS_SUMS
+#undef ONEPASS_SCORES_OF
+#undef ONEPASS_SUMS_OF
 
 }  // namespace onepass::wgmma
