@@ -85,44 +85,28 @@ struct Swizzled {
   }
 };
 
-// scores += rows of q by N rows of k, over 16 columns of both; s has N / 2 floats for each 16 rows. Where this lane finds
-// its part of the first 16 rows: matrices of the left operand go down and then to the right, of the right one to the
-// right and then down.
-template <class Stored, int RowBytes, int Tiles, int Size>
-__device__ inline void add_scores(float (&s)[Tiles][Size], unsigned q, unsigned k) {
-  unsigned left[Tiles][4];
-#pragma unroll
-  for (int t = 0; t < Tiles; ++t) load4(left[t], q + t * 16 * RowBytes);
-#pragma unroll
-  for (int i = 0; i < Size / 8; ++i) {
-    unsigned right[4];
-    load4(right, k + i * 16 * RowBytes);
-#pragma unroll
-    for (int t = 0; t < Tiles; ++t) {
-      add_product<Stored>(s[t], 8 * i, left[t], right[0], right[1]);
-      add_product<Stored>(s[t], 8 * i + 4, left[t], right[2], right[3]);
-    }
-  }
-}
-
-template <class Rows>
-__device__ inline unsigned left_at(unsigned tile, int lane, int step) {
-  return Rows::at(tile, lane % 16, 2 * step + lane / 16);
-}
-template <class Rows>
-__device__ inline unsigned right_at(unsigned tile, int lane, int step) {
-  return Rows::at(tile, lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2);
-}
-
-// Over all columns.
+// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats.
 template <class Stored, int Columns, int Tiles, int Size>
 __device__ inline void scores(float (&s)[Tiles][Size], unsigned q, unsigned k) {
   using Rows = Swizzled<Columns>;
   const auto lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int step = 0; step < Columns / 16; ++step) {
-    add_scores<Stored, Rows::kRowBytes>(s, left_at<Rows>(q, lane, step),
-                                        right_at<Rows>(k, lane, step));
+    unsigned left[Tiles][4];
+#pragma unroll
+    for (int t = 0; t < Tiles; ++t) {
+      load4(left[t], Rows::at(q, 16 * t + lane % 16, 2 * step + lane / 16));
+    }
+#pragma unroll
+    for (int i = 0; i < Size / 8; ++i) {  // 16 keys
+      unsigned right[4];
+      load4(right, Rows::at(k, 16 * i + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+#pragma unroll
+      for (int t = 0; t < Tiles; ++t) {
+        add_product<Stored>(s[t], 8 * i, left[t], right[0], right[1]);
+        add_product<Stored>(s[t], 8 * i + 4, left[t], right[2], right[3]);
+      }
+    }
   }
 }
 

@@ -85,11 +85,11 @@ class Consumer {
       }
       issue(s, o, weights);
       await_scores(s);
+      leave_keys(tile == begin);
       const Online before = online;
       online = Online(unit);
       float by[2];
       weigh(job, seen, tile, online, false, s, by);
-      leave_keys(tile == begin);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
       if (owner_ != nullptr) finish(*owner_, before, o);
@@ -107,8 +107,9 @@ class Consumer {
         tail_ = 0;
         const bool known = kFollows && all_rows(job, online.knows(0), online.knows(1));
         await_scores(s);
+        if (!kFollows) leave_keys(tile == begin);
         const bool grew = weigh(job, seen, tile, online, known, s, by);
-        leave_keys(tile == begin);
+        if (kFollows) leave_keys(tile == begin);  // a warp may have wanted them once more
         leave_sums(o);
         if (grew) shrink<!kFollows>(o, by);
         narrow_weights<Stored>(s, weights);
@@ -275,19 +276,26 @@ class Consumer {
     const auto lane = static_cast<int>(thread % 32);
     const auto& q = shared_.q[shared_.q_ring.stage(jobs_)];
     const auto& k = shared_.k[shared_.k_ring.stage(step_)];
-    unsigned left =
-        mma::left_at<Rows>(shared_address(q[0][(thread - kWarpgroup) / 32 * 16]), lane, 0);
-    unsigned right = mma::right_at<Rows>(shared_address(k[0]), lane, 0);
+    const unsigned own_q = shared_address(q[0][(thread - kWarpgroup) / 32 * 16]);
+    unsigned left_at = Rows::at(own_q, lane % 16, lane / 16);
+    unsigned right_at = Rows::at(shared_address(k[0]), lane / 16 * 8 + lane % 8, lane / 8 % 2);
 #pragma unroll
     for (float& x : s) x = 0;
 #pragma unroll 1
     for (int column = 0; column < p_.dim; column += 16) {
       const unsigned turn = column * 2 % Rows::kRowBytes;
-      mma::add_scores<Stored, Rows::kRowBytes>(reinterpret_cast<float(&)[1][Tile::kKeys / 2]>(s),
-                                               left ^ turn, right ^ turn);
+      unsigned left[4];
+      mma::load4(left, left_at ^ turn);
+#pragma unroll
+      for (int i = 0; i < kKeySteps; ++i) {
+        unsigned right[4];
+        mma::load4(right, (right_at ^ turn) + i * 16 * Rows::kRowBytes);
+        mma::add_product<Stored>(s, 8 * i, left, right[0], right[1]);
+        mma::add_product<Stored>(s, 8 * i + 4, left, right[2], right[3]);
+      }
       if (column % kColumns == kColumns - 16) {
-        left += sizeof q[0];
-        right += sizeof k[0];
+        left_at += sizeof q[0];
+        right_at += sizeof k[0];
       }
     }
   }

@@ -1,4 +1,4 @@
-// What was found of a row in the parts of the keys, as one: a block a row. Always in the same order, whoever was done first.
+// What the parts of the keys found of a row, as one: a block a row. Always in the same order, whoever was done first.
 
 #include <cuda_runtime.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kMostGroups = 8;
 
-// Threads in groups of as many as a row has fours: each group joins every so-manieth thing, and the first all groups.
+// Threads in groups of as many as a row has fours: each group joins every so-manieth part, and the first all groups.
 struct JoinPlaces {
   Divisor queries, heads;  // of a row's number
   Divisor fours, groups;
@@ -41,17 +41,17 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
   await_previous();
   if (a.q_offsets && query >= a.q_offsets[a.batch]) return;  // of no sequence
 
-  const auto left = [&](int which) {
-    const std::int64_t place = parts.place(which, row);
+  const auto of_part = [&](int part) {
+    const std::int64_t place = parts.place(part, row);
     const float lse = parts.lse[place];
     const Four mean = *reinterpret_cast<const Four*>(parts.means + place * a.dim + column);
-    // Of who saw nothing the mean may be NaN all the same.
+    // Of a part that saw nothing the mean may be NaN all the same.
     return lse == minus_infinity<float>() ? FoundFour{identity<float>(), {0, 0, 0, 0}}
                                           : leaf(lse, mean);
   };
   if (group < grid.groups) {
-    const int own = (parts.left() - group + grid.groups - 1) / grid.groups;
-    of_groups[thread] = join_found<8>(own, [&](int i) { return left(group + i * grid.groups); });
+    const int own = (parts.count - group + grid.groups - 1) / grid.groups;
+    of_groups[thread] = join_found<4>(own, [&](int i) { return of_part(group + i * grid.groups); });
   }
   __syncthreads();
   if (group != 0) return;
