@@ -112,6 +112,17 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64
   return best;
 }
 
+// What a part leaves of each row: one thing of its block's, or one of each team's, which then need not meet, where a
+// row's are few enough.
+constexpr int left_by_part(int parts, int teams) {
+  constexpr int kMostOfRow = 128;
+  return parts > 1 && parts * teams <= kMostOfRow ? teams : 1;
+}
+
+constexpr std::size_t left_bytes(std::int64_t things, std::int64_t rows, int dim) {
+  return static_cast<std::size_t>(things * rows * (dim + 1)) * sizeof(float);
+}
+
 // Keys of a part where a query's bits shall not depend on the batch.
 inline constexpr std::int64_t kInvariantKeys = 1024;
 
@@ -154,7 +165,9 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
   plan.keys = plan.split > 1 ? part * kFlashKeys : 0;
   plan.blocks = blocks * plan.split * plan.cluster;
   if (plan.split > 1) {
-    plan.scratch_bytes = static_cast<std::size_t>(plan.split * batch_rows(a) * (a.dim + 1)) * 4;
+    const bool fixed = p.batch_invariant || a.split > 0;
+    const int left = plan.split * (fixed ? 1 : left_by_part(plan.split, teams));
+    plan.scratch_bytes = left_bytes(left, batch_rows(a), a.dim);
   }
   return plan;
 }

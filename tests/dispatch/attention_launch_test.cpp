@@ -279,11 +279,30 @@ TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
   EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
   EXPECT_GE(one.keys * one.split, 131072);
   EXPECT_LT(one.keys * (one.split - 1), 131072);
-  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 32 * 129 * 4);
+  EXPECT_EQ(one.threads, 4 * 32);  // of whom each warp leaves what it found
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 4 * 32 * 129 * 4);
   EXPECT_EQ(choose(attention_problem(2, 32, 8, 1, 8192, 128), h200()).blocks, 16 * 8);
   const Plan many = choose(attention_problem(32, 32, 8, 1, 8192, 128), h200());
   EXPECT_EQ(many.split, 1);
   EXPECT_EQ(many.blocks, 32 * 8);
+}
+
+// Where a row has few parts their warps do not join what they found; where it has many, or one, they do, and where the
+// cut is given and a row's bits shall not depend on how many there are.
+TEST(AttentionLaunchTest, WarpsOfFewPartsLeaveWhatTheyFound) {
+  EXPECT_EQ(attention_launch::left_by_part(1, 4), 1);
+  EXPECT_EQ(attention_launch::left_by_part(2, 4), 4);
+  EXPECT_EQ(attention_launch::left_by_part(32, 4), 4);
+  EXPECT_EQ(attention_launch::left_by_part(33, 4), 1);
+  EXPECT_EQ(attention_launch::left_by_part(16, 1), 1);
+  const std::size_t of_part = std::size_t{32} * 129 * 4;
+  Problem p = attention_problem(1, 32, 8, 1, 8192, 128);
+  p.attention.split = 1024;
+  EXPECT_EQ(choose(p, h200()).scratch_bytes, 8 * of_part);
+  p.attention.split = 0;
+  EXPECT_EQ(choose(p, h200()).scratch_bytes, choose(p, h200()).split * 4 * of_part);
+  p.batch_invariant = true;
+  EXPECT_EQ(choose(p, h200()).scratch_bytes, choose(p, h200()).split * of_part);
 }
 
 // What a block asks for is there on every GPU that it runs on.

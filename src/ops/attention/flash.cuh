@@ -202,10 +202,11 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       for (int r = 0; r < 2; ++r) body(upper + 16 * t + 8 * r, online[t].row(r), o[t], r);
     }
   };
-  if (!Shape::kAlone && sharing == 1) {
+  if (Shape::kAlone ? parts.each > 1 : sharing == 1) {
     each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
-      if (parts.count > 1) {
-        store_part(parts, place.part, rows, row, sums, r, seen, place.column);
+      if (Shape::kAlone || parts.count > 1) {
+        const int which = place.part * parts.each + team;
+        store_part(parts, which, rows, row, sums, r, seen, place.column);
         return;
       }
       const State<float> all = with_sink(a, seen, row < rows.count() ? rows.head(row) : 0);
