@@ -246,8 +246,8 @@ struct HopperTile {
   bool operator==(const HopperTile&) const = default;
 };
 
-// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit; more keys a tile where a
-// tile of queries has very many, and fewer where the last would be mostly past the end, or past a diagonal.
+// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit; fewer keys a tile where
+// the last would be mostly past the end, or past a diagonal.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
   if (dim == 64) return {ragged ? 2 : 3, 128};
   if (dim <= 128) return {2, 128};

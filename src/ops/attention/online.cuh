@@ -171,7 +171,7 @@ class Online {
       d[r] += s[i];
     }
   }
-  // All weights are less than 2^32, and what they weigh can be summed; f16 ends at 2^16.
+  // No weight is too large: values up to 2^90 can still be summed, and f16 ends at 2^16.
   template <class Stored>
   __device__ static bool small(float d) {
     return d < (std::is_same_v<Stored, BF16> ? 0x1p32F : 0x1p15F);
