@@ -63,8 +63,7 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 #define ONEPASS_P96                                                                         \
   ONEPASS_P64                                                                               \
   ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, " \
-  "%81, %82, %83, %84, %85, %86, %87"                                                       \
-  ", %88, %89, %90, %91, %92, %93, %94, %95"
+  "%81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define ONEPASS_D128 ONEPASS_D96, ONEPASS_D8(96), ONEPASS_D8(104), ONEPASS_D8(112), ONEPASS_D8(120)
 #define ONEPASS_P128                                                                           \
   ONEPASS_P96                                                                                  \

@@ -2,9 +2,8 @@
 #pragma once
 
 #include "core/mma.cuh"
-#include "core/number.cuh"
 #include "core/wgmma.cuh"
-#include "ops/attention/hopper.cuh"
+#include "ops/attention/hopper_rows.cuh"
 
 namespace onepass::ops::attention::hopper {
 
@@ -41,11 +40,7 @@ class Consumer {
 
  public:
   __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
-      : p_(p),
-        shared_(shared),
-        group_(group),
-        thread_(static_cast<int>(threadIdx.x) % kWarpgroup),
-        turns_(group) {}
+      : p_(p), shared_(shared), rows_(p, shared, group), turns_(group) {}
 
   // A step is a tile of keys. The products of its scores run beside those of the values of the step before, which
   // may be another tile of queries, and both beside the exponentials of the other warpgroups. Products and waits
@@ -61,7 +56,7 @@ class Consumer {
       await_values();
       issue_sums(o, weights);
       leave_sums(o);
-      finish(*owner_, online, o);
+      rows_.finish(*owner_, online, o);
       owner_ = nullptr;
     };
 
@@ -70,13 +65,13 @@ class Consumer {
       shared_.q_ring.wait_full(jobs_);
       const Job& job = shared_.job(jobs_);
       if (!job.any()) break;
-      if (!job.sees() || first_row(job) >= sight(job).queries) {
+      if (!job.sees() || rows_.first_row(job) >= rows_.sight(job).queries) {
         finish_sums();
         pass_by(job);
         continue;
       }
       const attention_tiles::SightOfRows seen =
-          attention_tiles::of_rows(sight(job), first_row(job), kRows);
+          attention_tiles::of_rows(rows_.sight(job), rows_.first_row(job), kRows);
       const int begin = job.keys.begin;
       int tile = job.keys.end - 1;
       if (seen.by_none(tile * Tile::kKeys) && tile > begin) {  // other rows of the block see it
@@ -92,7 +87,7 @@ class Consumer {
       weigh(job, seen, tile, online, false, s, by);
       leave_sums(o);
       narrow_weights<Stored>(s, weights);
-      if (owner_ != nullptr) finish(*owner_, before, o);
+      if (owner_ != nullptr) rows_.finish(*owner_, before, o);
 #pragma unroll
       for (float& x : o) x = 0;
       owner_ = &job;
@@ -117,7 +112,7 @@ class Consumer {
       }
     }
     finish_sums();
-    if (thread_ == 0) tma::wait_stores();
+    if (rows_.thread == 0) tma::wait_stores();
   }
 
  private:
@@ -138,7 +133,7 @@ class Consumer {
     if (!Tile::kRagged || tail_ == 0) return;
     auto& v = shared_.v[shared_.v_ring.stage(values_)];
     constexpr int kSixteens = kColumns / 8;
-    for (int i = thread_; i < (Tile::kKeys - tail_) * kSixteens; i += kWarpgroup) {
+    for (int i = rows_.thread; i < (Tile::kKeys - tail_) * kSixteens; i += kWarpgroup) {
 #pragma unroll
       for (int panel = 0; panel < Tile::kPanels; ++panel) {
         auto* row = reinterpret_cast<uint4*>(v[panel][tail_ + i / kSixteens]);
@@ -146,7 +141,7 @@ class Consumer {
       }
     }
     tma::publish();
-    sync();
+    rows_.sync();
   }
 
   __device__ void await_scores(Scores& s) const {
@@ -156,7 +151,7 @@ class Consumer {
 
   // A warp leaves what it has read, whoever has not yet.
   __device__ void leave_keys(bool last) const {
-    if (!leads()) return;
+    if (!rows_.leads()) return;
     shared_.k_ring.leave(step_);
     if (last) shared_.q_ring.leave(jobs_);
   }
@@ -164,31 +159,12 @@ class Consumer {
   __device__ void leave_sums(Sums& o) const {
     wgmma::wait<0>();
     wgmma::pin(o);
-    if (leads() && owner_ != nullptr) shared_.v_ring.leave(values_);
-  }
-
-  __device__ const attention_tiles::Sight& sight(const Job& job) const {
-    return Tile::kRagged ? job.sight : p_.sight;
-  }
-
-  __device__ bool leads() const { return thread_ % 32 == 0; }
-
-  // A query's place in the tensor.
-  __device__ static int token(const Job& job, int query) {
-    return Tile::kRagged ? job.q_token + query : query;
-  }
-
-  // Of this warpgroup's.
-  __device__ int first_row(const Job& job) const { return job.first_query + group_ * kRows; }
-
-  // The upper of this thread's two rows; the lower is 8 further.
-  __device__ int row(const Job& job) const {
-    return first_row(job) + thread_ / 32 * 16 + thread_ % 32 / 4;
+    if (rows_.leads() && owner_ != nullptr) shared_.v_ring.leave(values_);
   }
 
   __device__ void issue_scores(Scores& s) const {
     const std::uint64_t left =
-        wgmma::operand(&shared_.q[shared_.q_ring.stage(jobs_)][0][group_ * kRows][0]);
+        wgmma::operand(&shared_.q[shared_.q_ring.stage(jobs_)][0][rows_.group * kRows][0]);
     const std::uint64_t right = wgmma::operand(&shared_.k[shared_.k_ring.stage(step_)][0][0][0]);
     wgmma::fence();
 #pragma unroll
@@ -242,7 +218,7 @@ class Consumer {
   // Whether it is so for all rows of the warp's; what a tile has past a sequence's last, which may be another
   // sequence's, has no say.
   __device__ bool all_rows(const Job& job, bool upper, bool lower) const {
-    const int rows = Tile::kRagged ? job.sight.queries - row(job) : 2 * kRows;
+    const int rows = Tile::kRagged ? job.sight.queries - rows_.row(job) : 2 * kRows;
     return __all_sync(0xFFFFFFFFU, (upper || rows <= 0) && (lower || rows <= 8));
   }
 
@@ -259,10 +235,10 @@ class Consumer {
       }
     }
     if (!seen.by_all(tile * Tile::kKeys, Tile::kKeys)) {
-      const int upper = row(job);
-      const attention_tiles::Sight& of = sight(job);
+      const int upper = rows_.row(job);
+      const attention_tiles::Sight& of = rows_.sight(job);
       const Seen own{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
-      hide(s, own, tile * Tile::kKeys + thread_ % 4 * 2);
+      hide(s, own, tile * Tile::kKeys + rows_.thread % 4 * 2);
     }
   }
 
@@ -270,26 +246,26 @@ class Consumer {
   // nothing of it is worked out before, and the assembler, which does not know how many steps there are, takes them
   // one by one.
   __device__ void score_again(Scores& s) const {
-    using Rows = mma::Swizzled<kColumns>;
+    using Tiles = mma::Swizzled<kColumns>;
     unsigned thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
     const auto lane = static_cast<int>(thread % 32);
     const auto& q = shared_.q[shared_.q_ring.stage(jobs_)];
     const auto& k = shared_.k[shared_.k_ring.stage(step_)];
     const unsigned own_q = shared_address(q[0][(thread - kWarpgroup) / 32 * 16]);
-    unsigned left_at = Rows::at(own_q, lane % 16, lane / 16);
-    unsigned right_at = Rows::at(shared_address(k[0]), lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    unsigned left_at = Tiles::at(own_q, lane % 16, lane / 16);
+    unsigned right_at = Tiles::at(shared_address(k[0]), lane / 16 * 8 + lane % 8, lane / 8 % 2);
 #pragma unroll
     for (float& x : s) x = 0;
 #pragma unroll 1
     for (int column = 0; column < p_.dim; column += 16) {
-      const unsigned turn = column * 2 % Rows::kRowBytes;
+      const unsigned turn = column * 2 % Tiles::kRowBytes;
       unsigned left[4];
       mma::load4(left, left_at ^ turn);
 #pragma unroll
       for (int i = 0; i < kKeySteps; ++i) {
         unsigned right[4];
-        mma::load4(right, (right_at ^ turn) + i * 16 * Rows::kRowBytes);
+        mma::load4(right, (right_at ^ turn) + i * 16 * Tiles::kRowBytes);
         mma::add_product<Stored>(s, 8 * i, left, right[0], right[1]);
         mma::add_product<Stored>(s, 8 * i + 4, left, right[2], right[3]);
       }
@@ -300,111 +276,13 @@ class Consumer {
     }
   }
 
-  // The sums of two rows to their place, as means.
-  __device__ void finish(const Job& job, const Online& online, const Sums& o) const {
-    const Heads& sinks = p_.sinks;
-    const int upper = row(job);
-    const State<float> sink =
-        sinks ? leaf(read<float>(sinks.data, sinks.dtype, sinks.offset(0, job.head, 0)))
-              : identity<float>();
-    float by[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const State<float> seen = online.row(r);
-      const State<float> all = sinks ? merge(seen, sink) : seen;
-      by[r] = factor(all, seen.m);
-      if (upper + 8 * r < sight(job).queries) write_lse(job, upper + 8 * r, all);
-    }
-    if constexpr (Tile::kStaged) {
-      store_staged(job, o, by);
-    } else {
-      store(job, o, by);
-    }
-  }
-
-  // Four neighbouring lanes write 64 bytes of a row.
-  __device__ void store(const Job& job, const Sums& o, const float (&by)[2]) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      unsigned words[Tile::kDim / 8];
-#pragma unroll
-      for (int i = 0; i < Tile::kDim / 8; ++i) {
-        words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by[r], o[4 * i + 2 * r + 1] * by[r]);
-      }
-      gather_sixteens(words);
-      const int query = row(job) + 8 * r;
-      if (query >= sight(job).queries) continue;
-      Stored* to = row_of_o(job, query) + thread_ % 4 * 8;
-#pragma unroll
-      for (int i = 0; i < Tile::kDim / 32; ++i) {
-        *reinterpret_cast<uint4*>(to + 32 * i) =
-            make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
-      }
-    }
-  }
-
-  // By the copy engine, from shared memory that is swizzled as the tiles that come are.
-  __device__ void store_staged(const Job& job, const Sums& o, const float (&by)[2]) const {
-    if (thread_ == 0) tma::wait_stores();  // of the tile before
-    sync();
-    const int lane = thread_ % 32;
-    const unsigned to =
-        shared_address(&shared_.o[0][group_ * kRows + thread_ / 32 * 16 + lane % 16][0]);
-    const auto turn = static_cast<unsigned>(lane / 16 ^ lane % 8);
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-      unsigned words[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int at = 8 * i + 2 * j;
-        words[j] = narrow_pair<Stored>(o[at] * by[j % 2], o[at + 1] * by[j % 2]);
-      }
-      const unsigned panel = 16 * i / kColumns;
-      mma::store4(to + panel * sizeof shared_.o[0] + (turn ^ 2 * i % 8) * 16, words);
-    }
-    tma::publish();
-    sync();
-    if constexpr (Tile::kRagged) {
-      const int rows = job.sight.queries - first_row(job);
-      if (p_.packed && rows < kRows) {
-        copy_rows(job, rows);  // past the last lie another sequence's
-        return;
-      }
-    }
-    if (thread_ != 0) return;
-#pragma unroll
-    for (int i = 0; i < Tile::kPanels; ++i) {
-      tma::store(p_.out, {i * kColumns, token(job, first_row(job)), job.head, job.batch},
-                 shared_.o[i][group_ * kRows]);
-    }
-    tma::commit_stores();
-  }
-
-  // By the threads themselves, out of shared memory.
-  __device__ void copy_rows(const Job& job, int rows) const {
-    constexpr int kSixteens = Tile::kDim / 8;  // a row
-#pragma unroll 1
-    for (int i = thread_; i < rows * kSixteens; i += kWarpgroup) {
-      const int row = i / kSixteens;
-      const int chunk = i % kSixteens;
-      const auto* from = reinterpret_cast<const uint4*>(shared_.o[chunk / 8][group_ * kRows + row]);
-      auto* to = reinterpret_cast<uint4*>(row_of_o(job, first_row(job) + row));
-      to[chunk] = from[chunk % 8 ^ row % 8];
-    }
-  }
-
-  __device__ Stored* row_of_o(const Job& job, int query) const {
-    const Heads& o = p_.o;
-    return static_cast<Stored*>(o.data) + o.offset(job.batch, job.head, token(job, query));
-  }
-
   // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
   __device__ void pass_by(const Job& job) {
-    if (first_row(job) < sight(job).queries) finish(job, Online(kLog2E), Sums{});
+    if (rows_.first_row(job) < rows_.sight(job).queries) rows_.finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
     for (int tile = job.keys.begin; tile < job.keys.end; ++tile) pass_step();
-    if (!job.sees()) sync();  // all have seen that the queries' stage is full
-    if (leads()) shared_.q_ring.leave(jobs_);
+    if (!job.sees()) rows_.sync();  // all have seen that the queries' stage is full
+    if (rows_.leads()) shared_.q_ring.leave(jobs_);
   }
 
   // A step without anything for this warpgroup. It takes its turn when all of its threads have seen that the stage is
@@ -414,32 +292,16 @@ class Consumer {
     shared_.v_ring.wait_full(step_);
     turns_.take();
     turns_.pass();
-    if (leads()) {
+    if (rows_.leads()) {
       shared_.k_ring.leave(step_);
       shared_.v_ring.leave(step_);
     }
     ++step_;
   }
 
-  // Of the warpgroup.
-  __device__ void sync() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + Tile::kGroups + group_), "n"(kWarpgroup) : "memory");
-  }
-
-  __device__ void write_lse(const Job& job, int query, const State<float>& row) const {
-    const Heads& lse = p_.lse;
-    if (!lse || thread_ % 4 != 0) return;
-    const std::int64_t at = lse.offset(job.batch, job.head, token(job, query));
-    if (lse.dtype == DType::f64) {
-      static_cast<double*>(lse.data)[at] = logsumexp(row);
-    } else {
-      static_cast<float*>(lse.data)[at] = logsumexp(row);
-    }
-  }
-
   const Params& p_;
   Shared<Stored, Tile>& shared_;
-  int group_, thread_;
+  Rows<Stored, Tile> rows_;
   PingPong<Tile::kGroups> turns_;
   unsigned step_ = 0;           // tiles of keys so far, and
   unsigned jobs_ = 0;           // of queries
