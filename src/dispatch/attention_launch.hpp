@@ -265,6 +265,19 @@ constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
   return a.heads * (a.q_offsets ? tiles + a.batch : tiles * a.batch);
 }
 
+// Rounds of pairs that are left to go tile by tile (attention_tiles::Schedule::in_pairs): the more tiles, the more their
+// lengths differ. At dim 256 keys of more would have no room in L2, and short heads gain nothing.
+constexpr int hopper_rounds_left(int dim, int query_tiles) {
+  if (dim > 192) return query_tiles < 8 ? -1 : 0;
+  return std::min(query_tiles / 16, 2);
+}
+
+// Under a diagonal the tile with fewer queries is the first, which has few keys: it begins so many rows before the first
+// query, those of whole warpgroups. A head of few tiles gains nothing.
+constexpr int hopper_lead(HopperTile tile, int query_tiles, int queries) {
+  return query_tiles < 4 ? 0 : (query_tiles * tile.rows() - queries) / 64 * 64;
+}
+
 // Its blocks stay, one an SM.
 inline Plan hopper(const Problem& p, const Machine& m) {
   return {.threads = hopper_tile(p.attention).threads(),

@@ -1,9 +1,7 @@
-// What of attention on a GPU can be known without one: which keys a tile of queries sees, and in which order the
-// tiles are worked on. Host and device.
+// What of attention on a GPU can be known without one: which keys a tile of queries sees. Host and device.
 #pragma once
 
 #include "core/annotate.hpp"
-#include "core/divisor.hpp"
 
 namespace onepass::attention_tiles {
 
@@ -71,75 +69,5 @@ ONEPASS_HD inline KeyTiles key_tiles(const Sight& sight, int first_query, int ro
   return {begin / tile_keys, (seen.past + up) / tile_keys, (seen.begin + up) / tile_keys,
           seen.end / tile_keys};
 }
-
-// The tiles of queries of all heads. Those of one head follow each other: blocks that run side by side read the same
-// keys, and L2 has them. Where a diagonal cuts the keys, they come in pairs: the last of a head with its first, the
-// one before it with its second. Any pair has as many keys as any other, so that blocks that take the same number of
-// pairs are done at the same time. A head with an odd number has one tile alone; that the blocks take turns at these,
-// each round begins with another block.
-struct Schedule {
-  int query_tiles = 0;
-  int heads = 0;  // of all batches
-  bool paired = false;
-  Divisor turns_of_head;  // what a block takes at a time: a tile or a pair
-
-  Schedule() = default;
-  constexpr Schedule(int tiles, int all_heads, bool in_pairs)
-      : query_tiles(tiles),
-        heads(all_heads),
-        paired(in_pairs),
-        turns_of_head(in_pairs ? (tiles + 1) / 2 : tiles) {}
-
-  ONEPASS_HD int turns() const { return heads * turns_of_head; }
-};
-
-struct Work {
-  int head;  // of all batches
-  int query_tile;
-
-  bool operator==(const Work&) const = default;
-};
-
-// One block's way through the schedule.
-class Walk {
- public:
-  ONEPASS_HD Walk(const Schedule& schedule, int block, int blocks)
-      : schedule_(schedule), blocks_(blocks), own_(block) {
-    skip_missing();
-  }
-
-  ONEPASS_HD bool done() const { return round_ >= schedule_.turns(); }
-
-  ONEPASS_HD Work work() const {
-    const int turn = round_ + own_;
-    const int place = turn % schedule_.turns_of_head;
-    return {turn / schedule_.turns_of_head, second_ ? place : schedule_.query_tiles - 1 - place};
-  }
-
-  ONEPASS_HD void advance() {
-    const int place = (round_ + own_) % schedule_.turns_of_head;
-    const bool alone = !schedule_.paired || 2 * place == schedule_.query_tiles - 1;
-    second_ = !second_ && !alone;
-    if (second_) return;
-    next_round();
-    skip_missing();
-  }
-
- private:
-  ONEPASS_HD void next_round() {
-    round_ += blocks_;
-    own_ = own_ + 1 == blocks_ ? 0 : own_ + 1;
-  }
-  // The last round may have nothing for this block.
-  ONEPASS_HD void skip_missing() {
-    if (!done() && round_ + own_ >= schedule_.turns()) next_round();
-  }
-
-  const Schedule& schedule_;
-  int blocks_;
-  int round_ = 0;  // its first turn
-  int own_;        // the block's, from there
-  bool second_ = false;
-};
 
 }  // namespace onepass::attention_tiles

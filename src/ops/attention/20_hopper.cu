@@ -65,8 +65,13 @@ Status run(const AttentionArgs& a, const Plan& plan) {
   const int own = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries);
   const int tiles = p.packed ? own + p.batch : own;
   const int heads = p.heads * (p.packed ? 1 : p.batch);
-  const bool paired = p.sight.after >= 0 && !p.packed && heads * tiles > plan.blocks;
-  p.schedule = attention_tiles::Schedule(tiles, heads, paired);
+  p.schedule = attention_tiles::Schedule(tiles, heads);
+  if (p.sight.after >= 0 && !p.packed) {
+    p.schedule = attention_tiles::Schedule::in_pairs(
+        tiles, heads, static_cast<int>(plan.blocks),
+        attention_launch::hopper_rounds_left(Tile::kDim, tiles));
+    p.lead = attention_launch::hopper_lead({Tile::kGroups, Tile::kKeys}, tiles, p.sight.queries);
+  }
   p.sharing = Divisor(static_cast<int>(a.heads / a.kv_heads));
   p.scale = static_cast<float>(a.scale);
   p.cap = Cap(p.scale, static_cast<float>(a.softcap));
@@ -81,7 +86,7 @@ Status run(const AttentionArgs& a, const Plan& plan) {
     if (!status.ok()) return status;
   }
   return launch({.queue = a.queue,
-                 .blocks = std::min<std::int64_t>(plan.blocks, p.schedule.turns()),
+                 .blocks = plan.blocks,
                  .threads = Tile::kThreads,
                  .shared_bytes = sizeof(Shared<Stored, Tile>) + 1024},
                 plan.variant, attend<Stored, Tile>, p);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/tma.cuh"
+#include "dispatch/attention_schedule.hpp"
 #include "dispatch/attention_tiles.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/online.cuh"
@@ -46,7 +47,7 @@ struct Tile {
 struct Job {
   int head;         // −1: there are no more
   int batch;        // in the tensors of q and o
-  int first_query;  // in its sequence
+  int first_query;  // in its sequence; may be negative
   attention_tiles::KeyTiles keys;
   // Where sequences have lengths of their own:
   attention_tiles::Sight sight;
@@ -64,6 +65,7 @@ inline constexpr unsigned kJobs = 8;
 struct Params {
   CUtensorMap q, k, v, out;
   attention_tiles::Schedule schedule;
+  int lead;                      // rows of a head's first tile before its first query
   attention_tiles::Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
   Places q_offsets, kv_offsets, lengths;
   int batch;
@@ -158,7 +160,7 @@ __device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Fi
     }
     job.head = work.head % p.heads;
     job.batch = Tile::kRagged && p.packed ? 0 : batch;
-    job.first_query = tile * Tile::kQueries;
+    job.first_query = tile * Tile::kQueries - p.lead;
     job.keys = attention_tiles::key_tiles(sight, job.first_query, Tile::kQueries, Tile::kKeys);
   }
 }

@@ -65,7 +65,7 @@ class Consumer {
       shared_.q_ring.wait_full(jobs_);
       const Job& job = shared_.job(jobs_);
       if (!job.any()) break;
-      if (!job.sees() || rows_.first_row(job) >= rows_.sight(job).queries) {
+      if (!job.sees() || !rows_.any(job)) {
         finish_sums();
         pass_by(job);
         continue;
@@ -278,7 +278,7 @@ class Consumer {
 
   // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
   __device__ void pass_by(const Job& job) {
-    if (rows_.first_row(job) < rows_.sight(job).queries) rows_.finish(job, Online(kLog2E), Sums{});
+    if (rows_.any(job)) rows_.finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
     for (int tile = job.keys.begin; tile < job.keys.end; ++tile) pass_step();
     if (!job.sees()) rows_.sync();  // all have seen that the queries' stage is full

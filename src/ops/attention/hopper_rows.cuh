@@ -29,6 +29,10 @@ class Rows {
   // Of this warpgroup's.
   __device__ int first_row(const Job& job) const { return job.first_query + group * kRows; }
 
+  __device__ bool any(const Job& job) const {
+    return first_row(job) >= 0 && first_row(job) < sight(job).queries;
+  }
+
   // The upper of this thread's two rows; the lower is 8 further.
   __device__ int row(const Job& job) const {
     return first_row(job) + thread / 32 * 16 + thread % 32 / 4;
