@@ -110,6 +110,41 @@ __device__ inline void scores(float (&s)[Tiles][Size], unsigned q, unsigned k) {
   }
 }
 
+// The left operands of the first columns, for those who have registers to keep them in.
+template <int Columns, int Held>
+__device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int step = 0; step < Held; ++step) {
+    load4(held[step], Swizzled<Columns>::at(q, lane % 16, 2 * step + lane / 16));
+  }
+}
+
+// The scores of one tile of rows with these.
+template <class Stored, int Columns, int Held, int Size>
+__device__ inline void scores(float (&s)[Size], const unsigned (&held)[Held][4], unsigned q,
+                              unsigned k) {
+  using Rows = Swizzled<Columns>;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int step = 0; step < Columns / 16; ++step) {
+    unsigned left[4];
+    if (step < Held) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) left[i] = held[step][i];
+    } else {
+      load4(left, Rows::at(q, lane % 16, 2 * step + lane / 16));
+    }
+#pragma unroll
+    for (int i = 0; i < Size / 8; ++i) {  // 16 keys
+      unsigned right[4];
+      load4(right, Rows::at(k, 16 * i + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+      add_product<Stored>(s, 8 * i, left, right[0], right[1]);
+      add_product<Stored>(s, 8 * i + 4, left, right[2], right[3]);
+    }
+  }
+}
+
 // sums += weights of 16 rows by the rows of v; o has Columns / 2 floats.
 template <class Stored, int Columns, int Tiles, int Steps>
 __device__ inline void sums(float (&o)[Tiles][Columns / 2],

@@ -42,9 +42,7 @@ constexpr int flash_bytes(FlashDims dims, int rows, int keys = kFlashKeys) {
 
 // Where a row's sums leave registers for the scores of twice as many keys, tiles have so many if there are enough of them, nobody
 // shares them and there is memory. Keys of all sequences side by side (`packed`) say nothing about any one of them.
-constexpr bool can_double(FlashDims dims) {
-  return dims.dim == 64 || dims.dim == 192 || dims.dim == 256;
-}
+constexpr bool can_double(FlashDims dims) { return dims.dim == 64 || dims.dim == 192; }
 constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool packed,
                              const Plan& plan, const Machine& m) {
   return can_double(dims) && rows > kFewRows && (packed || keys >= 8 * kFlashKeys) &&
@@ -65,7 +63,7 @@ constexpr int found_bytes(FlashDims dims, int rows) {
 }
 
 // Rows of a block of 10_mma.
-constexpr int flash_rows(FlashDims dims) { return dims.dim <= 256 ? 128 : 64; }
+constexpr int flash_rows(FlashDims dims) { return dims.dim <= 192 ? 128 : 64; }
 
 // Tiles of rows of all sequences. Where they have lengths of their own, at most.
 constexpr std::int64_t row_tiles(const AttentionFacts& a, int rows) {
@@ -174,7 +172,7 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
 
 inline Plan mma(const Problem& p, const Machine& m) {
   const FlashDims dims = flash_dims(p.attention.dim);
-  const int threads = dims.dim > 128 && dims.dim <= 256 ? 256 : 128;
+  const int threads = dims.dim == 192 ? 256 : 128;
   return flash_plan(p, m, flash_rows(dims), threads, 1, threads == 256 ? 1 : 2);
 }
 

@@ -35,7 +35,7 @@ Status launch_dim(const AttentionArgs& a, const Plan& plan) {
   if (a.dim <= 96) return launch_tiles<Stored, 96, 96, 4, 2>(a, plan);
   if (a.dim <= 128) return launch_tiles<Stored, 128, 128, 4, 2>(a, plan);
   if (a.dim <= 192) return launch_tiles<Stored, 192, 192, 8, 1>(a, plan);
-  if (a.dim <= 256) return launch_tiles<Stored, 256, 256, 8, 1>(a, plan);
+  if (a.dim <= 256) return launch_tiles<Stored, 256, 256, 4, 1>(a, plan);
   return launch_tiles<Stored, 512, 256, 4, 1>(a, plan);
 }
 

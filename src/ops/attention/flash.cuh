@@ -25,6 +25,9 @@ struct Shape {
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
   static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
+  // Of q, steps of 16 columns that stay in registers: where a warp has one tile of rows, shared memory is what it waits
+  // for, and no more of them fit.
+  static constexpr int kHeld = !kAlone && Dim == 256 ? 6 : 0;
   static constexpr int kRows = Warps * RowTiles * 16;
   static constexpr int kKeys = Keys;
   static constexpr int kQueryBytes = kRows * mma::Swizzled<Dim>::kRowBytes;
@@ -152,6 +155,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   }
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
   // anyway bring the values of a tile when its keys are here.
+  unsigned held[Shape::kHeld > 0 ? Shape::kHeld : 1][4] = {};
   const auto sync = [] { Shape::kAlone ? __syncwarp() : __syncthreads(); };
 #pragma unroll 1
   for (int tile = last; tile >= keys.begin; tile -= sharing) {
@@ -166,7 +170,12 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
 #pragma unroll
       for (float& x : s[t]) x = 0;
     }
-    mma::scores<Stored, Shape::kDim>(s, own_q, k);
+    if constexpr (Shape::kHeld > 0) {
+      if (begins) mma::hold<Shape::kDim>(held, own_q);
+      mma::scores<Stored, Shape::kDim>(s[0], held, own_q, k);
+    } else {
+      mma::scores<Stored, Shape::kDim>(s, own_q, k);
+    }
     if (!Shape::kAlone) mma::wait<0>();
     sync();  // nobody needs the keys; where there are more warps, values are here
     next >= keys.begin ? load_k(next) : mma::commit();
