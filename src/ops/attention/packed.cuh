@@ -127,24 +127,12 @@ struct CopyLanes {
   }
 };
 
-// Rows of q, zeros past the last.
-template <class Stored, int Columns, int Rows, int Threads>
-__device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
-                                    bool aligned) {
-  const auto* q = static_cast<const Stored*>(rows.a.q.data);
-  CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
-    row += first;
-    const bool there = row < rows.count() && 8 * chunk < rows.a.dim;
-    const std::int64_t query = rows.s.q_first + rows.query(row);
-    const std::int64_t at = there ? rows.a.q.offset(rows.b, rows.head(row), query) + 8 * chunk : 0;
-    fetch16(mma::Swizzled<Columns>::at(tile, row - first, chunk), q + at, there, aligned);
-  });
-}
-
 // The tokens of k or v that a kv head has, in one piece or in pages.
 template <class Stored>
 class Tokens {
  public:
+  __device__ Tokens(const Stored* first, std::int64_t token) : first_(first), token_(token) {}
+
   __device__ Tokens(const PackedRows& rows, const Heads& operand, int column)
       : token_(operand.token) {
     const Pages& pages = rows.a.pages;
@@ -211,6 +199,27 @@ __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, i
       mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk), from, row < rows);
     }
   }
+}
+
+// Rows of q, zeros past the last. Where a kv head has one head of q they are tokens one after the other.
+template <class Stored, int Columns, int Rows, int Threads>
+__device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
+                                    bool aligned) {
+  const Heads& operand = rows.a.q;
+  const auto* q = static_cast<const Stored*>(operand.data);
+  if (Rows > attention_launch::kFewRows && aligned && rows.sharing == 1) {
+    const Stored* own = q + operand.offset(rows.b, rows.kv_head, rows.s.q_first);
+    copy_piece<Stored, Columns, Rows, Threads>(tile, Tokens<Stored>(own, operand.token), first,
+                                               rows.count(), rows.a.dim);
+    return;
+  }
+  CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
+    row += first;
+    const bool there = row < rows.count() && 8 * chunk < rows.a.dim;
+    const std::int64_t query = rows.s.q_first + rows.query(row);
+    const std::int64_t at = there ? operand.offset(rows.b, rows.head(row), query) + 8 * chunk : 0;
+    fetch16(mma::Swizzled<Columns>::at(tile, row - first, chunk), q + at, there, aligned);
+  });
 }
 
 // As load_keys, of pages that are all there: each lane of a warp looks one of its next rows up, and all lanes ask it.
