@@ -108,6 +108,33 @@ TEST_F(AttentionGpuTest, AThousandRepeatsAreTheSameBits) {
   }
 }
 
+// The Hopper kernel's tiles under a diagonal, in pairs and one by one, with first tiles that have fewer queries: as the
+// kernel of warps finds it, whose blocks have a tile each.
+TEST_F(AttentionGpuTest, EveryTileUnderADiagonalIsThere) {
+  for (const Shape& shape : {Shape{2, 100, 100, 400, 400, 64}, Shape{3, 50, 10, 1000, 1100, 64},
+                             Shape{1, 13, 13, 5000, 5000, 64}, Shape{2, 90, 90, 300, 350, 128},
+                             Shape{1, 20, 20, 2500, 2500, 128}, Shape{1, 30, 30, 1100, 1000, 192},
+                             Shape{4, 40, 40, 450, 450, 256}, Shape{1, 30, 30, 1090, 1090, 256}}) {
+    const Op op(shape);
+    const auto found = [&](std::string_view variant) {
+      AttentionOptions options{.mask = {.causal = true}};
+      options.variant = variant;
+      op.poison();
+      const Status status = op.run(Context::cuda(), options);
+      EXPECT_TRUE(status.ok()) << status.message();
+      return op.result();
+    };
+    const Bits expected = found("flash_mma");
+    const Bits bits = found("hopper");
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      const float x = to_float(BF16{bits[i]});
+      const float y = to_float(BF16{expected[i]});
+      ASSERT_NEAR(x, y, 0.02F + 0.02F * std::abs(y))
+          << i << " of " << shape.queries << " dim " << shape.dim;
+    }
+  }
+}
+
 TEST_F(AttentionGpuTest, AGraphReplaysTheSameBits) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
