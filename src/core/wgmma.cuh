@@ -75,12 +75,12 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   ", 0;\n"                                                                                  \
   "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, " a ", " b \
   ", p, 1, 1, 0, 0; }"
-#define ONEPASS_SCORES(n, places, registers, a, b, add)          \
-  if constexpr (std::is_same_v<T, BF16>) {                       \
+#define ONEPASS_SCORES(size, n, places, registers, a, b, add)    \
+  if constexpr (Size == size && std::is_same_v<T, BF16>) {       \
     asm volatile(ONEPASS_SCORES_OF("bf16", n, places, a, b, add) \
                  : registers                                     \
                  : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
-  } else {                                                       \
+  } else if constexpr (Size == size) {                           \
     asm volatile(ONEPASS_SCORES_OF("f16", n, places, a, b, add)  \
                  : registers                                     \
                  : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
@@ -89,12 +89,12 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   "{ .reg .pred p; setp.eq.b32 p, 0, 0;\n"                                                    \
   "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, {" a "}, " b \
   ", p, 1, 1, 1; }"
-#define ONEPASS_SUMS(n, places, registers, a, b)                                        \
-  if constexpr (std::is_same_v<T, BF16>) {                                              \
+#define ONEPASS_SUMS(size, n, places, registers, a, b)                                  \
+  if constexpr (Size == size && std::is_same_v<T, BF16>) {                              \
     asm volatile(ONEPASS_SUMS_OF("bf16", n, places, a, b)                               \
                  : registers                                                            \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
-  } else {                                                                              \
+  } else if constexpr (Size == size) {                                                  \
     asm volatile(ONEPASS_SUMS_OF("f16", n, places, a, b)                                \
                  : registers                                                            \
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
@@ -104,18 +104,10 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
   static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64, "no such size here yet");
-  if constexpr (Size == 32) {
-    ONEPASS_SCORES("64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34")
-  }
-  if constexpr (Size == 40) {
-    ONEPASS_SCORES("80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42")
-  }
-  if constexpr (Size == 48) {
-    ONEPASS_SCORES("96", ONEPASS_P48, ONEPASS_D48, "%48", "%49", "%50")
-  }
-  if constexpr (Size == 64) {
-    ONEPASS_SCORES("128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66")
-  }
+  ONEPASS_SCORES(32, "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+  ONEPASS_SCORES(40, "80", ONEPASS_P40, ONEPASS_D40, "%40", "%41", "%42");
+  ONEPASS_SCORES(48, "96", ONEPASS_P48, ONEPASS_D48, "%48", "%49", "%50");
+  ONEPASS_SCORES(64, "128", ONEPASS_P64, ONEPASS_D64, "%64", "%65", "%66");
 }
 
 // d += left · right: 16 columns of 64 rows in registers by 16 rows of N columns in shared memory.
@@ -123,21 +115,11 @@ template <class T, int Size>
 __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::uint64_t right) {
   static_assert(Size == 32 || Size == 48 || Size == 64 || Size == 96 || Size == 128,
                 "no such size here yet");
-  if constexpr (Size == 32) {
-    ONEPASS_SUMS("64", ONEPASS_P32, ONEPASS_D32, "%32, %33, %34, %35", "%36")
-  }
-  if constexpr (Size == 48) {
-    ONEPASS_SUMS("96", ONEPASS_P48, ONEPASS_D48, "%48, %49, %50, %51", "%52")
-  }
-  if constexpr (Size == 64) {
-    ONEPASS_SUMS("128", ONEPASS_P64, ONEPASS_D64, "%64, %65, %66, %67", "%68")
-  }
-  if constexpr (Size == 96) {
-    ONEPASS_SUMS("192", ONEPASS_P96, ONEPASS_D96, "%96, %97, %98, %99", "%100")
-  }
-  if constexpr (Size == 128) {
-    ONEPASS_SUMS("256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132")
-  }
+  ONEPASS_SUMS(32, "64", ONEPASS_P32, ONEPASS_D32, "%32, %33, %34, %35", "%36");
+  ONEPASS_SUMS(48, "96", ONEPASS_P48, ONEPASS_D48, "%48, %49, %50, %51", "%52");
+  ONEPASS_SUMS(64, "128", ONEPASS_P64, ONEPASS_D64, "%64, %65, %66, %67", "%68");
+  ONEPASS_SUMS(96, "192", ONEPASS_P96, ONEPASS_D96, "%96, %97, %98, %99", "%100");
+  ONEPASS_SUMS(128, "256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132");
 }
 
 #undef ONEPASS_D32

@@ -9,10 +9,11 @@
 #include "dispatch/machine.hpp"
 #include "onepass/plan.hpp"
 #include "onepass/status.hpp"
-#include "ops/attention/args.hpp"
-#include "ops/row/args.hpp"
 
 namespace onepass {
+
+struct RowArgs;
+struct AttentionArgs;
 
 enum class Role : std::uint8_t {
   teach,  // verified and measured, never chosen

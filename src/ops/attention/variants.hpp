@@ -1,6 +1,7 @@
 // The variants of attention. The list itself: variants.def.
 #pragma once
 
+#include "ops/attention/args.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass::ops::attention {

@@ -1,6 +1,7 @@
 // The variants of cross-entropy, by name. The list itself: variants.def.
 #pragma once
 
+#include "ops/row/args.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass::ops::loss {

@@ -1,6 +1,7 @@
 // The variants of the ops that choose from a row. The list itself: variants.def.
 #pragma once
 
+#include "ops/row/args.hpp"
 #include "ops/variant.hpp"
 
 namespace onepass::ops::topk {
