@@ -85,31 +85,6 @@ struct Swizzled {
   }
 };
 
-// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats.
-template <class Stored, int Columns, int Tiles, int Size>
-__device__ inline void scores(float (&s)[Tiles][Size], unsigned q, unsigned k) {
-  using Rows = Swizzled<Columns>;
-  const auto lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int step = 0; step < Columns / 16; ++step) {
-    unsigned left[Tiles][4];
-#pragma unroll
-    for (int t = 0; t < Tiles; ++t) {
-      load4(left[t], Rows::at(q, 16 * t + lane % 16, 2 * step + lane / 16));
-    }
-#pragma unroll
-    for (int i = 0; i < Size / 8; ++i) {  // 16 keys
-      unsigned right[4];
-      load4(right, Rows::at(k, 16 * i + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
-#pragma unroll
-      for (int t = 0; t < Tiles; ++t) {
-        add_product<Stored>(s[t], 8 * i, left[t], right[0], right[1]);
-        add_product<Stored>(s[t], 8 * i + 4, left[t], right[2], right[3]);
-      }
-    }
-  }
-}
-
 // The left operands of the first columns, for those who have registers to keep them in.
 template <int Columns, int Held>
 __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
@@ -120,27 +95,35 @@ __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
   }
 }
 
-// The scores of one tile of rows with these.
-template <class Stored, int Columns, int Held, int Size>
-__device__ inline void scores(float (&s)[Size], const unsigned (&held)[Held][4], unsigned q,
+// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats. Of one tile of rows the first
+// Held steps of q may be in registers.
+template <class Stored, int Columns, int Held, int Tiles, int Size, int Steps>
+__device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[Steps][4], unsigned q,
                               unsigned k) {
+  static_assert(Held == 0 || (Held == Steps && Tiles == 1));
   using Rows = Swizzled<Columns>;
   const auto lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int step = 0; step < Columns / 16; ++step) {
-    unsigned left[4];
-    if (step < Held) {
+    unsigned left[Tiles][4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) left[i] = held[step][i];
-    } else {
-      load4(left, Rows::at(q, lane % 16, 2 * step + lane / 16));
+    for (int t = 0; t < Tiles; ++t) {
+      if (step < Held) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) left[t][i] = held[step][i];
+      } else {
+        load4(left[t], Rows::at(q, 16 * t + lane % 16, 2 * step + lane / 16));
+      }
     }
 #pragma unroll
     for (int i = 0; i < Size / 8; ++i) {  // 16 keys
       unsigned right[4];
       load4(right, Rows::at(k, 16 * i + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
-      add_product<Stored>(s, 8 * i, left, right[0], right[1]);
-      add_product<Stored>(s, 8 * i + 4, left, right[2], right[3]);
+#pragma unroll
+      for (int t = 0; t < Tiles; ++t) {
+        add_product<Stored>(s[t], 8 * i, left[t], right[0], right[1]);
+        add_product<Stored>(s[t], 8 * i + 4, left[t], right[2], right[3]);
+      }
     }
   }
 }

@@ -153,9 +153,9 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     mma::commit();
     load_v(last);
   }
+  unsigned held[std::max(Shape::kHeld, 1)][4] = {};
   // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
   // anyway bring the values of a tile when its keys are here.
-  unsigned held[Shape::kHeld > 0 ? Shape::kHeld : 1][4] = {};
   const auto sync = [] { Shape::kAlone ? __syncwarp() : __syncthreads(); };
 #pragma unroll 1
   for (int tile = last; tile >= keys.begin; tile -= sharing) {
@@ -170,12 +170,8 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
 #pragma unroll
       for (float& x : s[t]) x = 0;
     }
-    if constexpr (Shape::kHeld > 0) {
-      if (begins) mma::hold<Shape::kDim>(held, own_q);
-      mma::scores<Stored, Shape::kDim>(s[0], held, own_q, k);
-    } else {
-      mma::scores<Stored, Shape::kDim>(s, own_q, k);
-    }
+    if (Shape::kHeld > 0 && begins) mma::hold<Shape::kDim>(held, own_q);
+    mma::scores<Stored, Shape::kDim, Shape::kHeld>(s, held, own_q, k);
     if (!Shape::kAlone) mma::wait<0>();
     sync();  // nobody needs the keys; where there are more warps, values are here
     next >= keys.begin ? load_k(next) : mma::commit();

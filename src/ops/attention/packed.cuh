@@ -127,7 +127,7 @@ struct CopyLanes {
   }
 };
 
-// The tokens of k or v that a kv head has, in one piece or in pages.
+// The tokens of k or v that a kv head has, in one piece or in pages; or of q, in one piece.
 template <class Stored>
 class Tokens {
  public:
