@@ -72,7 +72,7 @@ __device__ inline void add_product(float (&d)[Size], int at, const unsigned (&le
 }
 
 // A tile of 16-bit rows in shared memory, the 16 bytes of each row's columns 8c to 8c + 7 at a place that its row
-// turns: eight rows at the same columns meet no bank twice.
+// turns: eight rows at the same columns meet no bank twice. Tiles begin at 128 bytes.
 template <int Columns>
 struct Swizzled {
   static constexpr int kChunks = (Columns + 63) / 64 * 8;  // a row, of 16 bytes
@@ -83,15 +83,24 @@ struct Swizzled {
     return tile + static_cast<unsigned>(row) * kRowBytes +
            (static_cast<unsigned>(chunk) ^ turn) * 16;
   }
+
+  // From one of a row's first two chunks so many rows and columns on, in sixteens. Where these are constants most of it is
+  // in the instruction that loads from there: four addresses serve a tile.
+  __device__ static unsigned beyond(unsigned start, int rows, int columns) {
+    const auto chunk = static_cast<unsigned>(2 * columns);
+    return (start ^ chunk % 8 * 16) + chunk / 8 * 128 +
+           static_cast<unsigned>(rows) * 16 * kRowBytes;
+  }
 };
 
 // The left operands of the first columns, for those who have registers to keep them in.
 template <int Columns, int Held>
 __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
+  const unsigned own = Swizzled<Columns>::at(q, lane % 16, lane / 16);
 #pragma unroll
   for (int step = 0; step < Held; ++step) {
-    load4(held[step], Swizzled<Columns>::at(q, lane % 16, 2 * step + lane / 16));
+    load4(held[step], Swizzled<Columns>::beyond(own, 0, step));
   }
 }
 
@@ -103,6 +112,8 @@ __device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[St
   static_assert(Held == 0 || (Held == Steps && Tiles == 1));
   using Rows = Swizzled<Columns>;
   const auto lane = static_cast<int>(threadIdx.x % 32);
+  const unsigned row = Rows::at(q, lane % 16, lane / 16);
+  const unsigned key = Rows::at(k, lane / 16 * 8 + lane % 8, lane / 8 % 2);
 #pragma unroll
   for (int step = 0; step < Columns / 16; ++step) {
     unsigned left[Tiles][4];
@@ -112,13 +123,13 @@ __device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[St
 #pragma unroll
         for (int i = 0; i < 4; ++i) left[t][i] = held[step][i];
       } else {
-        load4(left[t], Rows::at(q, 16 * t + lane % 16, 2 * step + lane / 16));
+        load4(left[t], Rows::beyond(row, t, step));
       }
     }
 #pragma unroll
     for (int i = 0; i < Size / 8; ++i) {  // 16 keys
       unsigned right[4];
-      load4(right, Rows::at(k, 16 * i + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+      load4(right, Rows::beyond(key, i, step));
 #pragma unroll
       for (int t = 0; t < Tiles; ++t) {
         add_product<Stored>(s[t], 8 * i, left[t], right[0], right[1]);
@@ -134,12 +145,13 @@ __device__ inline void sums(float (&o)[Tiles][Columns / 2],
                             const unsigned (&weights)[Tiles][Steps][4], unsigned v) {
   using Rows = Swizzled<Columns>;
   const auto lane = static_cast<int>(threadIdx.x % 32);
+  const unsigned value = Rows::at(v, lane % 16, lane / 16);
 #pragma unroll
   for (int step = 0; step < Steps; ++step) {
 #pragma unroll
     for (int i = 0; i < Columns / 16; ++i) {
       unsigned right[4];
-      load4_transposed(right, Rows::at(v, 16 * step + lane % 16, 2 * i + lane / 16));
+      load4_transposed(right, Rows::beyond(value, step, i));
 #pragma unroll
       for (int t = 0; t < Tiles; ++t) {
         add_product<Stored>(o[t], 8 * i, weights[t][step], right[0], right[1]);

@@ -208,12 +208,14 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     }
   };
   if (Shape::kAlone ? parts.each > 1 : sharing == 1) {
-    each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
-      if (Shape::kAlone || parts.count > 1) {
+    if (Shape::kAlone || parts.count > 1) {
+      each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
         const int which = place.part * parts.each + team;
         store_part(parts, which, rows, row, sums, r, seen, place.column);
-        return;
-      }
+      });
+      return;
+    }
+    each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
       const State<float> all = with_sink(a, seen, row < rows.count() ? rows.head(row) : 0);
       store_row<Stored>(rows, row, sums, r, factor(all, seen.m), place.column, aligned);
       if (place.column == 0 && thread % 4 == 0) write_lse(rows, row, all);

@@ -68,6 +68,18 @@ __device__ inline void gather_sixteens(unsigned (&words)[Words]) {
   }
 }
 
+// Of each two words the four lanes of a row have those of their own two columns of eight: lanes 0 and 2 leave with a half
+// of the first eight each, lanes 1 and 3 of the second, 8 bytes side by side.
+template <int Words>
+__device__ inline void gather_eights(unsigned (&words)[Words]) {
+  const bool odd = threadIdx.x % 2 != 0;
+#pragma unroll
+  for (int i = 0; i < Words; i += 2) {
+    const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, odd ? words[i] : words[i + 1], 1);
+    (odd ? words[i] : words[i + 1]) = got;
+  }
+}
+
 // The weights of a row's keys as the left operand of the next product.
 template <class Stored, int Size, int Steps>
 __device__ inline void narrow_weights(const float (&s)[Size], unsigned (&weights)[Steps][4]) {

@@ -180,7 +180,8 @@ class Tokens {
   bool checked_ = false;
 };
 
-// As load_keys, of tokens in one piece: an address is the last one's and a step.
+// As load_keys, of tokens in one piece: an address is the last one's and a step. Without a loop where many threads share
+// the copies and run them often; a warp alone runs them once or twice, and waits for each instruction to come.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                   int columns) {
@@ -192,11 +193,10 @@ __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, i
     const int chunk = i + static_cast<int>(threadIdx.x) % Lanes::kLanes;
     if (chunk >= Lanes::kChunks) continue;
     const Stored* from = tokens.base() + tokens.of_piece(first + own) + 8 * chunk;
-    const int rows = 8 * chunk < columns ? end - first : 0;
-#pragma unroll 4
-    for (int time = 0; time < Keys / Lanes::kRows; ++time, from += step) {
-      const int row = own + time * Lanes::kRows;
-      mma::copy16(mma::Swizzled<Columns>::at(tile, row, chunk), from, row < rows);
+    const int rows = (8 * chunk < columns ? end - first : 0) - own;
+#pragma unroll(Threads == 32 ? 4 : 16)
+    for (int row = 0; row < Keys; row += Lanes::kRows, from += step) {
+      mma::copy16(mma::Swizzled<Columns>::at(tile, own + row, chunk), from, row < rows);
     }
   }
 }
@@ -306,7 +306,7 @@ __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int
   }
 }
 
-// A row's sums as means to their place: lane l of four has columns 8l to 8l + 7 of every 32 in a word for two.
+// A row's sums as means to their place: of every eight columns lane l of four has 2l and 2l + 1.
 template <class Stored, int Size>
 __device__ inline void store_row(const PackedRows& rows, int row, const float (&o)[Size], int r,
                                  float by, int column, bool aligned) {
@@ -314,7 +314,7 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
   const auto lane = static_cast<int>(threadIdx.x % 4);
   const bool there = row < rows.count();
   const std::int64_t at =
-      there ? a.o.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)) + column : 0;
+      a.o.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)) + column;
   const bool narrow = a.o.dtype == (std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16);
   if (!aligned || !narrow) {
 #pragma unroll
@@ -334,13 +334,13 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
   for (int i = 0; i < Size / 4; ++i) {
     words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
   }
-  gather_sixteens(words);
-  auto* to = static_cast<Stored*>(a.o.data) + at + 8 * lane;
+  gather_eights(words);
+  const int own = lane % 2 * 8 + lane / 2 * 4;
+  auto* to = static_cast<Stored*>(a.o.data) + at + own;
 #pragma unroll
-  for (int i = 0; i < Size / 16; ++i) {
-    if (there && column + 32 * i + 8 * lane < a.dim) {
-      *reinterpret_cast<uint4*>(to + 32 * i) =
-          make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
+  for (int i = 0; i < Size / 4; i += 2) {
+    if (there && column + 8 * i + own < a.dim) {
+      *reinterpret_cast<uint2*>(to + 8 * i) = make_uint2(words[i], words[i + 1]);
     }
   }
 }
