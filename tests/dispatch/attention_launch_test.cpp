@@ -183,6 +183,25 @@ TEST(AttentionLaunchTest, TheFirstTileUnderADiagonalHasFewerQueries) {
   EXPECT_EQ(hopper_lead({2, 128}, 8, 960), 64);
 }
 
+// Where tiles of 128 queries take as many rounds as tiles of 192.
+TEST(AttentionLaunchTest, AThirdWarpgroupSavesARoundOrIsNotThere) {
+  const auto plan = [](std::int64_t batch, std::int64_t heads, std::int64_t queries, int dim,
+                       bool invariant = false) {
+    Problem p = attention_problem(batch, heads, heads, queries, queries, dim);
+    p.batch_invariant = invariant;
+    return attention_launch::hopper(p, h200());
+  };
+  EXPECT_EQ(plan(1, 12, 1024, 64).threads, 3 * 128);  // 72 and 96 tiles
+  EXPECT_EQ(plan(1, 12, 1024, 64).blocks, 96);
+  EXPECT_EQ(plan(4, 12, 1024, 64).threads, 3 * 128);   // 288 and 384
+  EXPECT_EQ(plan(1, 16, 4096, 64).threads, 4 * 128);   // 352 and 512
+  EXPECT_EQ(plan(4, 32, 4096, 64).threads, 4 * 128);   // 2816 and 4096
+  EXPECT_EQ(plan(64, 32, 128, 64).threads, 3 * 128);   // as many
+  EXPECT_EQ(plan(4, 32, 4096, 128).threads, 3 * 128);  // never three
+  EXPECT_EQ(plan(1, 12, 1024, 64, true).threads, plan(4, 12, 1024, 64, true).threads);
+  EXPECT_EQ(plan(4, 12, 1024, 64, true).threads, plan(1, 16, 4096, 64, true).threads);
+}
+
 TEST(AttentionLaunchTest, DecodeHasAWarpForEachScheduler) {
   const auto warps = [](Problem p, std::int64_t page = 0) {
     p.attention.page = page;

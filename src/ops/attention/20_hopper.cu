@@ -93,17 +93,18 @@ Status run(const AttentionArgs& a, const Plan& plan) {
 }
 
 template <class Stored, bool Ragged>
-Status launch_tile(const AttentionArgs& a, const Plan& plan, attention_launch::HopperTile tile) {
+Status launch_tile(const AttentionArgs& a, const Plan& plan, int keys) {
   switch (a.dim) {
     case 64:
-      return tile.groups == 3 ? run<Stored, Tile<64, 3, 128>>(a, plan)
-                              : run<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
+      return plan.threads == Tile<64, 3, 128>::kThreads
+                 ? run<Stored, Tile<64, 3, 128>>(a, plan)
+                 : run<Stored, Tile<64, 2, 128, Ragged>>(a, plan);
     case 96: return run<Stored, Tile<96, 2, 128, Ragged>>(a, plan);
     case 128: return run<Stored, Tile<128, 2, 128, Ragged>>(a, plan);
     case 192: return run<Stored, Tile<192, 2, 96, Ragged>>(a, plan);
     default:
-      return tile.keys == 64 ? run<Stored, Tile<256, 2, 64>>(a, plan)
-                             : run<Stored, Tile<256, 2, 80>>(a, plan);
+      return keys == 64 ? run<Stored, Tile<256, 2, 64>>(a, plan)
+                        : run<Stored, Tile<256, 2, 80>>(a, plan);
   }
 }
 
@@ -111,10 +112,9 @@ template <class Stored>
 Status launch_any(const AttentionArgs& a, const Plan& plan) {
   const bool cut = a.causal || a.window_left >= 0 || a.window_right >= 0;
   const bool ragged = a.lengths || a.q_offsets || a.kv_offsets;
-  const attention_launch::HopperTile tile =
-      attention_launch::hopper_tile(a.dim, a.keys, cut, ragged);
-  return ragged ? launch_tile<Stored, true>(a, plan, tile)
-                : launch_tile<Stored, false>(a, plan, tile);
+  const int keys = attention_launch::hopper_tile(a.dim, a.keys, cut, ragged).keys;
+  return ragged ? launch_tile<Stored, true>(a, plan, keys)
+                : launch_tile<Stored, false>(a, plan, keys);
 }
 
 }  // namespace
