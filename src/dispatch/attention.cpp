@@ -102,7 +102,7 @@ Plan choose(const Problem& p, const Machine& m, Reasons* reasons) {
       if (refusal.empty()) refusal = std::string(v.name) + ": " + no;
     } else if (v.name == "hopper" && !p.batch_invariant && !attention_launch::hopper_fills(p, m)) {
       say(reasons, "not hopper: ", attention_launch::hopper_tiles(p.attention),
-          " tiles of queries would keep less than half of ", m.gpu.processors, " SMs busy");
+          " tiles of queries are few for ", m.gpu.processors, " SMs: blocks share their keys");
     } else if (v.name == "hopper" && attention_launch::hopper_wastes(p)) {
       say(reasons, "not hopper: its tiles have one head each, and queries are few: ",
           attention_launch::hopper_tiles(p.attention), " tiles that are mostly empty");

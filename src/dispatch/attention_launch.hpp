@@ -88,10 +88,13 @@ struct Sharing {
 };
 
 // So that all SMs have something to do. A block has its tiles of keys, and something to begin with; what blocks found
-// has to be joined. `busy` blocks keep the GPU busy, `fit` run at a time, and each cuts its keys once more for `teams`.
-constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64_t fit,
-                              std::int64_t tiles, int teams, int most_cluster) {
-  constexpr std::int64_t kBegin = 2, kJoin = 4, kMostParts = 128;  // in tiles of keys
+// has to be joined: blocks of a cluster join a share of the rows each, and parts leave all `rows` in memory. `busy`
+// blocks keep the GPU busy, `fit` run at a time, and each cuts its keys once more for `teams`.
+constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t rows, std::int64_t busy,
+                              std::int64_t fit, std::int64_t tiles, int teams, int most_cluster) {
+  constexpr std::int64_t kMostParts = 128;
+  constexpr std::int64_t kBegin = 2, kJoin = 4;  // in tiles of keys
+  constexpr std::int64_t kJoinedRows = 1024;     // in the time of one
   Sharing best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
@@ -100,7 +103,8 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t busy, std::int64
     for (std::int64_t parts = 1; parts <= kMostParts && parts * cluster <= tiles; ++parts) {
       const std::int64_t own = ceil_div(tiles, parts * cluster * teams) * teams;
       const std::int64_t cost = ceil_div(blocks * cluster * parts, at_a_time) * (own + kBegin) +
-                                (cluster > 1 ? 1 + cluster / 8 : 0) + (parts > 1 ? kJoin : 0);
+                                (cluster > 1 ? 8 / cluster + cluster * cluster / 64 : 0) +
+                                (parts > 1 ? kJoin + rows / kJoinedRows : 0);
       if (cost < least) {
         least = cost;
         best = {parts, cluster};
@@ -147,8 +151,8 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
     // Few rows: the memory is the limit. One block an SM is enough for it, but all SMs are wanted, and clusters leave
     // some out.
     const bool few = rows == kFewRows;
-    const Sharing sharing = sharing_for(blocks, few ? m.gpu.processors : fit, fit, tiles, teams,
-                                        few ? 1 : gpu_rows::most_cluster(m));
+    const Sharing sharing = sharing_for(blocks, batch_rows(a), few ? m.gpu.processors : fit, fit,
+                                        tiles, teams, few ? 1 : gpu_rows::most_cluster(m));
     part = ceil_div(tiles, sharing.parts);
     plan.cluster = sharing.cluster;
   }
@@ -293,9 +297,12 @@ inline Plan hopper(const Problem& p, const Machine& m) {
           .blocks = std::min<std::int64_t>(m.gpu.processors, hopper_tiles(p.attention, tile))};
 }
 
-// Where its tiles are few, keys in parts keep more of the GPU busy.
+// Where its tiles are few, blocks of the kernel of warps that share a tile's keys keep more of the GPU busy. So many a tile
+// are quicker than its one, measured on an H200 (docs/facts.md).
 inline bool hopper_fills(const Problem& p, const Machine& m) {
-  return 2 * hopper_tiles(p.attention) >= m.gpu.processors;
+  const AttentionFacts& a = p.attention;
+  const int blocks = a.keys >= 8192 ? 4 : a.dim == 64 ? 5 : a.keys >= 2048 ? 8 : 16;
+  return blocks * hopper_tiles(a, {2, 0}) > m.gpu.processors;
 }
 
 // A tile of its has the queries of one head, one of the kernel of warps those of all heads that share their keys. It is

@@ -220,8 +220,15 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "hopper");
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
-  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)),
-            "flash_mma");  // 8 tiles: keys are cut
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)), "flash_mma");  // keys are shared
+  EXPECT_EQ(chosen(attention_problem(1, 3, 3, 1024, 1024, 64)), "flash_mma");  // 24 tiles
+  EXPECT_EQ(chosen(attention_problem(1, 4, 4, 1024, 1024, 64)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 8, 8, 512, 512, 64)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 128)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(1, 2, 2, 1024, 1024, 128)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 2048, 2048, 128)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 4096, 128)), "hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 8192, 128)), "flash_mma");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
@@ -264,6 +271,17 @@ TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   const Plan before = choose(attention_problem(1, 1, 1, 1024, 1024, 64), ampere);
   EXPECT_EQ(before.cluster, 1);
   EXPECT_GE(before.split, 8);
+}
+
+// What parts of many rows found would take longer to join than to find.
+TEST(AttentionLaunchTest, PartsAreOfFewRows) {
+  const auto plan = [](std::int64_t heads, std::int64_t queries, std::int64_t keys) {
+    return attention_launch::mma(attention_problem(1, heads, heads, queries, keys, 64), h200());
+  };
+  EXPECT_EQ(plan(8, 1024, 1024).split, 1);
+  EXPECT_EQ(plan(8, 1024, 1024).cluster, 2);
+  EXPECT_EQ(plan(1, 512, 512).cluster, 8);
+  EXPECT_EQ(plan(16, 64, 16384).split, 16);
 }
 
 // Keys are loaded by the 128 where a head has dim 64 or 192 and its rows' keys are one block's; what is planned with is
