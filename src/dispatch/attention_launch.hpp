@@ -95,6 +95,8 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t rows, std::int64
   constexpr std::int64_t kMostParts = 128;
   constexpr std::int64_t kBegin = 2, kJoin = 4;  // in tiles of keys
   constexpr std::int64_t kJoinedRows = 1024;     // in the time of one
+  // Few blocks of a cluster have many rows each to join, many wait for each other.
+  const auto join_in_cluster = [](int size) { return size > 1 ? 8 / size + size * size / 64 : 0; };
   Sharing best;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (int cluster = 1; cluster <= most_cluster; cluster *= 2) {
@@ -103,7 +105,7 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t rows, std::int64
     for (std::int64_t parts = 1; parts <= kMostParts && parts * cluster <= tiles; ++parts) {
       const std::int64_t own = ceil_div(tiles, parts * cluster * teams) * teams;
       const std::int64_t cost = ceil_div(blocks * cluster * parts, at_a_time) * (own + kBegin) +
-                                (cluster > 1 ? 8 / cluster + cluster * cluster / 64 : 0) +
+                                join_in_cluster(cluster) +
                                 (parts > 1 ? kJoin + rows / kJoinedRows : 0);
       if (cost < least) {
         least = cost;
@@ -262,13 +264,13 @@ constexpr HopperTile hopper_tile(const AttentionFacts& a) {
                      a.lengths || a.q_offsets || a.kv_offsets);
 }
 
-constexpr std::int64_t hopper_tiles(const AttentionFacts& a, HopperTile tile) {
-  const std::int64_t tiles = ceil_div(a.queries, tile.rows());
+constexpr std::int64_t hopper_tiles(const AttentionFacts& a, int rows) {
+  const std::int64_t tiles = ceil_div(a.queries, rows);
   return a.heads * (a.q_offsets ? tiles + a.batch : tiles * a.batch);
 }
 
 constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
-  return hopper_tiles(a, hopper_tile(a));
+  return hopper_tiles(a, hopper_tile(a).rows());
 }
 
 // Rounds of pairs that are left to go tile by tile (attention_tiles::Schedule::in_pairs): the more tiles, the more their
@@ -290,19 +292,20 @@ inline Plan hopper(const Problem& p, const Machine& m) {
   HopperTile tile = hopper_tile(p.attention);
   const HopperTile smaller{2, tile.keys};
   const auto rounds = [&](HopperTile t) {
-    return ceil_div(hopper_tiles(p.attention, t), m.gpu.processors);
+    return ceil_div(hopper_tiles(p.attention, t.rows()), m.gpu.processors);
   };
   if (!p.batch_invariant && rounds(smaller) == rounds(tile)) tile = smaller;
-  return {.threads = tile.threads(),
-          .blocks = std::min<std::int64_t>(m.gpu.processors, hopper_tiles(p.attention, tile))};
+  return {
+      .threads = tile.threads(),
+      .blocks = std::min<std::int64_t>(m.gpu.processors, hopper_tiles(p.attention, tile.rows()))};
 }
 
-// Where its tiles are few, blocks of the kernel of warps that share a tile's keys keep more of the GPU busy. So many a tile
-// are quicker than its one, measured on an H200 (docs/facts.md).
+// Where its tiles are few, blocks of the kernel of warps that share a tile's keys keep more of the GPU busy. So many of
+// them for 128 rows are quicker than its one, measured on an H200 (docs/facts.md).
 inline bool hopper_fills(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   const int blocks = a.keys >= 8192 ? 4 : a.dim == 64 ? 5 : a.keys >= 2048 ? 8 : 16;
-  return blocks * hopper_tiles(a, {2, 0}) > m.gpu.processors;
+  return blocks * hopper_tiles(a, 128) > m.gpu.processors;
 }
 
 // A tile of its has the queries of one head, one of the kernel of warps those of all heads that share their keys. It is
