@@ -45,38 +45,30 @@ __device__ inline unsigned narrow_pair(float low, float high) {
   return pair;
 }
 
-// Of each four words the four lanes of a row have the word of their own two columns of eight: lane l leaves with all
-// of the l-th eight, 16 bytes side by side.
-template <int Words>
-__device__ inline void gather_sixteens(unsigned (&words)[Words]) {
-  const unsigned lane = threadIdx.x % 4;
-#pragma unroll
-  for (int i = 0; i < Words; i += 4) {
-#pragma unroll
-    for (unsigned distance = 1; distance < 4; distance *= 2) {
-      // Words whose place differs in this bit from the lane's are swapped with the partner's.
-#pragma unroll
-      for (unsigned j = 0; j < 4; ++j) {
-        if ((j & distance) != 0) continue;
-        const bool upper = (lane & distance) != 0;
-        unsigned& low = words[i + j];
-        unsigned& high = words[i + (j | distance)];
-        const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, upper ? low : high, distance);
-        (upper ? low : high) = got;
-      }
-    }
-  }
+// Of two words the one whose place, low or high, is not this lane's is swapped with the partner's at a distance.
+__device__ inline void swap_with(unsigned distance, unsigned& low, unsigned& high) {
+  const bool upper = (threadIdx.x & distance) != 0;
+  const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, upper ? low : high, distance);
+  (upper ? low : high) = got;
 }
 
-// Of each two words the four lanes of a row have those of their own two columns of eight: lanes 0 and 2 leave with a half
-// of the first eight each, lanes 1 and 3 of the second, 8 bytes side by side.
+// Of each eight columns the four lanes of a row have a word each, that of their own two. Of two eights lanes 0 and 2 leave
+// with the halves of the first, lanes 1 and 3 of the second, 8 bytes side by side.
 template <int Words>
 __device__ inline void gather_eights(unsigned (&words)[Words]) {
-  const bool odd = threadIdx.x % 2 != 0;
 #pragma unroll
-  for (int i = 0; i < Words; i += 2) {
-    const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, odd ? words[i] : words[i + 1], 1);
-    (odd ? words[i] : words[i + 1]) = got;
+  for (int i = 0; i < Words; i += 2) swap_with(1, words[i], words[i + 1]);
+}
+
+// Of four eights lane l leaves with all of the l-th, 16 bytes side by side.
+template <int Words>
+__device__ inline void gather_sixteens(unsigned (&words)[Words]) {
+#pragma unroll
+  for (int i = 0; i < Words; i += 4) {
+    swap_with(1, words[i], words[i + 1]);
+    swap_with(1, words[i + 2], words[i + 3]);
+    swap_with(2, words[i], words[i + 2]);
+    swap_with(2, words[i + 1], words[i + 3]);
   }
 }
 

@@ -193,10 +193,10 @@ __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, i
     const int chunk = i + static_cast<int>(threadIdx.x) % Lanes::kLanes;
     if (chunk >= Lanes::kChunks) continue;
     const Stored* from = tokens.base() + tokens.of_piece(first + own) + 8 * chunk;
-    const int rows = (8 * chunk < columns ? end - first : 0) - own;
+    const int left = (8 * chunk < columns ? end - first : 0) - own;  // rows
 #pragma unroll(Threads == 32 ? 4 : 16)
     for (int row = 0; row < Keys; row += Lanes::kRows, from += step) {
-      mma::copy16(mma::Swizzled<Columns>::at(tile, own + row, chunk), from, row < rows);
+      mma::copy16(mma::Swizzled<Columns>::at(tile, own + row, chunk), from, row < left);
     }
   }
 }
