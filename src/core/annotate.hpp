@@ -1,8 +1,14 @@
-// The one macro of the core: a function that host and device both compile.
+// The macros of the core.
+//
+// ONEPASS_HD      host and device both compile the function.
+// ONEPASS_HD_ONCE the same, for what a kernel needs in many places and seldom at once: a call on the device, so that a
+//                 kernel has its instructions once. Nothing that runs for each element.
 #pragma once
 
 #ifdef __CUDACC__
 #define ONEPASS_HD __host__ __device__
+#define ONEPASS_HD_ONCE __host__ __device__ __noinline__
 #else
 #define ONEPASS_HD
+#define ONEPASS_HD_ONCE
 #endif

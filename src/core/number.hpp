@@ -126,8 +126,16 @@ ONEPASS_HD inline T read(const void* data, DType dtype, std::int64_t index) {
   });
 }
 
+// One floating number, or one integer: a row's own option, which hardly a call has.
 template <class T>
-ONEPASS_HD inline void write(void* data, DType dtype, std::int64_t index, T value) {
+ONEPASS_HD_ONCE inline T read_one(const void* data, DType dtype) {
+  return with_type_for<T>(dtype, [data]<class Stored>(Type<Stored>) {
+    return load_as<T>(*static_cast<const Stored*>(data));
+  });
+}
+
+template <class T>
+ONEPASS_HD_ONCE inline void write(void* data, DType dtype, std::int64_t index, T value) {
   with_type(dtype, [&]<class Stored>(Type<Stored>) {
     static_cast<Stored*>(data)[index] = store_as<Stored>(value);
   });

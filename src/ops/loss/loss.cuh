@@ -33,7 +33,6 @@ __device__ inline void group_fold(Classes<T> (&mine)[R], MergeClasses<T> join, i
 template <class T>
 struct NoSlope {
   __device__ NoSlope(const FlatArgs&, std::int64_t) {}
-  __device__ T operator()(std::int64_t) const { return T(1); }
 };
 
 template <class In, class Out>
@@ -144,15 +143,16 @@ class LossRow {
     T g[kLanes];
     Logits::values(held, g);
 #pragma unroll
-    for (int k = 0; k < kLanes; ++k) g[k] = gradient(g[k], logits_.column(i) + k, scale);
+    for (int k = 0; k < kLanes; ++k) g[k] = gradient(g[k], scale);
+    T z[kLanes];
+    Logits::values(held, z);
     if (i == scale.pack) {
-      T z[kLanes];
-      Logits::values(held, z);
 #pragma unroll
       for (int k = 0; k < kLanes; ++k) {
-        if (k == scale.lane) g[k] -= hit(z[k], target_, scale);
+        if (k == scale.lane) g[k] -= hit(z[k], scale);
       }
     }
+    if constexpr (kSmooths) slope_.weigh_possible(z, logits_.column(i), g);
     if (scale.zero) {
 #pragma unroll
       for (T& value : g) value = T(0);
@@ -163,7 +163,7 @@ class LossRow {
   __device__ void finish_edge(int e, Edge edge, const Scale& scale) const {
     const std::int64_t c = logits_.edge_column(e);
     const T z = Logits::value(edge);
-    const T g = gradient(z, c, scale) - (c == target_ ? hit(z, c, scale) : T(0));
+    const T g = gradient(z, scale) - (c == target_ ? hit(z, scale) : T(0));
     scale.store.put_at(c, scale.zero ? T(0) : g);
   }
 
@@ -187,14 +187,14 @@ class LossRow {
   __device__ bool knows_lse() const { return writes() && args_.lse && !args_.loss; }
   __device__ bool is_class() const { return target_ >= 0 && target_ < cols_of(args_); }
 
-  // Of a class that is not the target, and what the target has less.
-  __device__ T gradient(T z, std::int64_t c, const Scale& scale) const {
+  // The gradient of z: of a class that is not the target, and what the target has less.
+  __device__ static T gradient(T z, const Scale& scale) {
     const T g = exponential(z - scale.shift) * scale.factor;
-    if constexpr (kSmooths) return z == minus_infinity<T>() ? T(0) : (g - scale.smooth) * slope_(c);
+    if constexpr (kSmooths) return z == minus_infinity<T>() ? T(0) : g - scale.smooth;
     return g;
   }
-  __device__ T hit(T z, std::int64_t c, const Scale& scale) const {
-    return z == minus_infinity<T>() ? T(0) : scale.hit * slope_(c);
+  __device__ static T hit(T z, const Scale& scale) {
+    return z == minus_infinity<T>() ? T(0) : scale.hit;
   }
 
   __device__ T smoothing() const {

@@ -33,9 +33,12 @@ struct Operand {
 };
 
 // Element offset of column 0 of a row.
-ONEPASS_HD inline std::int64_t row_offset(const RowSpace& space, const Operand& operand,
+ONEPASS_HD_ONCE inline std::int64_t row_offset(const RowSpace& space, const Operand& operand,
                                           std::int64_t row) {
   std::int64_t offset = 0;
+#ifdef __CUDA_ARCH__
+#pragma unroll 1  // rows seldom have more than one dimension
+#endif
   for (int i = space.rank - 1; i > 0; --i) {
     offset += (row % space.extent[i]) * operand.row_strides[i];
     row /= space.extent[i];
@@ -114,7 +117,7 @@ ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logi
   std::int64_t end = space.cols;
   if (logits.lengths) {
     end = std::min(
-        end, read<std::int64_t>(row_data(space, logits.lengths, row), logits.lengths.dtype, 0));
+        end, read_one<std::int64_t>(row_data(space, logits.lengths, row), logits.lengths.dtype));
   }
   const std::int64_t own = row % logits.queries + space.cols - logits.queries;
   if (logits.causal) end = std::min(end, own + 1);
@@ -127,14 +130,13 @@ ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logi
 // d(z)/d(x) without the softcap, the factor between x and z: scale / temperature.
 ONEPASS_HD inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
   return logits.scale_rows
-             ? read<double>(row_data(space, logits.scale_rows, row), logits.scale_rows.dtype, 0)
+             ? read_one<double>(row_data(space, logits.scale_rows, row), logits.scale_rows.dtype)
              : logits.scale;
 }
 
 ONEPASS_HD inline double row_temperature(const RowSpace& space, const Logits& logits,
                                          std::int64_t row) {
-  return logits.temperature_rows ? read<double>(row_data(space, logits.temperature_rows, row),
-                                                logits.temperature_rows.dtype, 0)
+  return logits.temperature_rows ? read_one<double>(row_data(space, logits.temperature_rows, row), logits.temperature_rows.dtype)
                                  : logits.temperature;
 }
 

@@ -13,6 +13,13 @@ namespace onepass {
 template <class Stored>
 using Compute = std::conditional_t<std::is_same_v<Stored, double>, double, float>;
 
+// The values of a pack, passed in registers to functions that are not inlined: kernels for any row make packs in
+// many places, and one copy of every option serves them all. Inlined, they were a third of the library.
+template <class T, int N>
+struct alignas(16) Values {
+  T z[N];
+};
+
 // First and last byte of a tensor: what may be loaded.
 struct Reach {
   const std::byte* begin = nullptr;
@@ -94,15 +101,13 @@ class PackReader {
   // Pack i; what is in it of no element is anything.
   __device__ Pack<Stored> load(int i) const {
     Pack<Stored> pack{};
-    const std::int64_t first = std::int64_t{i} * kLanes;
-    if (first + kLanes <= begin_ || first >= end_) return pack;  // nothing of it takes part
-    if (i >= lowest_ && i < highest_) {
-      return *reinterpret_cast<const Pack<Stored>*>(first_ + first);
-    }
+    const unsigned live = taking_part(i);
+    if (live == 0) return pack;
+    const Stored* from = first_ + std::int64_t{i} * kLanes * stride_;
+    if (i >= lowest_ && i < highest_) return *reinterpret_cast<const Pack<Stored>*>(from);
 #pragma unroll
     for (int k = 0; k < kLanes; ++k) {
-      if (first + k >= begin_ && first + k < end_)
-        set_element(pack.word, k, first_[(first + k) * stride_]);
+      if (live >> k & 1) set_element(pack.word, k, from[k * stride_]);
     }
     return pack;
   }
@@ -111,9 +116,13 @@ class PackReader {
   __device__ Compute<Stored> at(std::int64_t c) const {
     return widen(first_[(c + skew_) * stride_]);
   }
-  __device__ bool takes_part(int i, int k) const {
-    const std::int64_t element = std::int64_t{i} * kLanes + k;
-    return element >= begin_ && element < end_;
+  // A bit for each element of pack i that takes part.
+  __device__ unsigned taking_part(int i) const {
+    const std::int64_t first = std::int64_t{i} * kLanes;
+    const auto bits_before = [first](std::int64_t element) {
+      return (1U << static_cast<int>(min(max(element - first, std::int64_t{0}), std::int64_t{kLanes}))) - 1;
+    };
+    return bits_before(end_) & ~bits_before(begin_);
   }
 
  private:
@@ -176,15 +185,23 @@ class AnyStore {
 
   template <class T>
   __device__ void put(int i, const T (&values)[kLanes]) const {
-    switch (dtype_) {
-      case DType::f16: return put_as<F16>(i, values);
-      case DType::bf16: return put_as<BF16>(i, values);
-      case DType::f64: return put_as<double>(i, values);
-      default: return put_as<float>(i, values);
-    }
+    Values<T, kLanes> pack;
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) pack.z[k] = values[k];
+    put_pack(*this, i, pack);
   }
 
  private:
+  template <class T>
+  __device__ __noinline__ static void put_pack(AnyStore own, int i, Values<T, kLanes> pack) {
+    switch (own.dtype_) {
+      case DType::f16: return own.put_as<F16>(i, pack.z);
+      case DType::bf16: return own.put_as<BF16>(i, pack.z);
+      case DType::f64: return own.put_as<double>(i, pack.z);
+      default: return own.put_as<float>(i, pack.z);
+    }
+  }
+
   template <class Out, class T>
   __device__ void put_as(int i, const T (&values)[kLanes]) const {
     constexpr int kBytes = kLanes * static_cast<int>(sizeof(Out));

@@ -137,19 +137,28 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
   const Group<R> group(lanes_log, args.end_row - args.first_row);
   const int lanes = group.lanes();
   const int lane = group.lane();
-  const auto row_of_turn = [&](int r) { return Row(args, args.first_row + group.row(r)); };
+  // A row with any options is long to find, and comes alone; others are found again in each loop, which costs no registers.
+  static_assert(!kTakesAny<Row> || R == 1);
+  const Row first(args, args.first_row + group.row(0));
+  const auto row_of_turn = [&](int r) {
+    if constexpr (kTakesAny<Row>) {
+      return std::cref(first);
+    } else {
+      return Row(args, args.first_row + group.row(r));
+    }
+  };
   typename Row::Held held[R][P];
   typename Row::Edge edge[R];
   typename Row::Partial total[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    const Row row = row_of_turn(r);
+    const Row& row = row_of_turn(r);
     edge[r] = row.fetch_edge(lane);
     hold_packs(row, lane, lanes, row.packs(), held[r]);
   }
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    const Row row = row_of_turn(r);
+    const Row& row = row_of_turn(r);
     total[r] = row.fold(held[r], live_packs<P>(0, lanes, row.packs()));
     fold_edges(row, lane, lanes, edge[r], total[r]);
   }
@@ -157,7 +166,7 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
 #pragma unroll
   for (int r = 0; r < R; ++r) {
     if (!group.has(r)) return;
-    const Row row = row_of_turn(r);
+    const Row& row = row_of_turn(r);
     if (row.writes()) {
       const typename Row::Scale scale = row.scale(total[r]);
       finish_packs(row, lane, lanes, row.packs(), held[r], scale);

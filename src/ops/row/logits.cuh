@@ -6,16 +6,41 @@
 
 namespace onepass {
 
+// Calls body(data as its own type) where only the call knows the dtype.
+template <class Body>
+__device__ inline void with_dtype(const void* data, DType dtype, Body body) {
+  switch (dtype) {
+    case DType::f16: return body(static_cast<const F16*>(data));
+    case DType::bf16: return body(static_cast<const BF16*>(data));
+    case DType::f64: return body(static_cast<const double*>(data));
+    case DType::u8: return body(static_cast<const std::uint8_t*>(data));
+    default: return body(static_cast<const float*>(data));
+  }
+}
+
+__device__ inline float widen(std::uint8_t x) { return x; }
+
 // An element of a tensor whose dtype only the call knows.
 template <class T>
 __device__ inline T element_at(const void* data, DType dtype, std::int64_t index) {
-  switch (dtype) {
-    case DType::f16: return static_cast<T>(widen(static_cast<const F16*>(data)[index]));
-    case DType::bf16: return static_cast<T>(widen(static_cast<const BF16*>(data)[index]));
-    case DType::f64: return static_cast<T>(static_cast<const double*>(data)[index]);
-    case DType::u8: return static_cast<T>(static_cast<const std::uint8_t*>(data)[index]);
-    default: return static_cast<T>(static_cast<const float*>(data)[index]);
-  }
+  T element;
+  with_dtype(data, dtype, [&](const auto* typed) { element = static_cast<T>(widen(typed[index])); });
+  return element;
+}
+
+// Neighbours of a tensor, `stride` elements apart: those whose bit is set, 0 for the others.
+template <class T, int N>
+__device__ __noinline__ Values<T, N> elements_at(const void* data, DType dtype, std::int64_t first,
+                                           std::int64_t stride, unsigned which) {
+  Values<T, N> out;
+  with_dtype(data, dtype, [&](const auto* typed) {
+    typed += first * stride;
+#pragma unroll
+    for (int k = 0; k < N; ++k, typed += stride) {
+      out.z[k] = which >> k & 1 ? static_cast<T>(widen(*typed)) : T(0);
+    }
+  });
+  return out;
 }
 
 // One row of a mask: an operand without its strides over rows, which a thread would have to index.
@@ -29,6 +54,19 @@ struct MaskRow {
     data = row_data(space, operand, row);
     dtype = operand.dtype;
     stride = operand.col_stride;
+  }
+
+  // Of a boolean mask's row: a bit for each of N columns from c on that it hides, of those that take part.
+  template <int N>
+  __device__ unsigned hidden(std::int64_t c, unsigned live) const {
+    if (data == nullptr) return 0;
+    const auto* shown = static_cast<const std::uint8_t*>(data) + c * stride;
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k, shown += stride) {
+      if ((live >> k & 1) != 0 && *shown == 0) bits |= 1U << k;
+    }
+    return bits;
   }
 };
 
@@ -46,18 +84,30 @@ class Transform {
     outer_ = static_cast<T>(l.softcap / temperature);
   }
 
-  __device__ T operator()(T x, std::int64_t c) const {
-    T z = x * inner_;
-    if (capped_) z = tanh(z) * outer_;
-    if (additive_.data != nullptr) {
-      z += element_at<T>(additive_.data, additive_.dtype, c * additive_.stride);
+  // z of neighbours from column c on, whose bits say which take part; −inf of the others.
+  template <int N>
+  __device__ __noinline__ static Values<T, N> apply(Transform own, Values<T, N> x, std::int64_t c,
+                                                    unsigned live) {
+#pragma unroll
+    for (T& z : x.z) z *= own.inner_;
+    if (own.capped_) {
+#pragma unroll
+      for (T& z : x.z) z = tanh(z) * own.outer_;
     }
-    if (boolean_.data != nullptr &&
-        static_cast<const std::uint8_t*>(boolean_.data)[c * boolean_.stride] == 0) {
-      z = minus_infinity<T>();
+    if (const MaskRow& mask = own.additive_; mask.data != nullptr) {
+      const Values<T, N> added = elements_at<T, N>(mask.data, mask.dtype, c, mask.stride, live);
+#pragma unroll
+      for (int k = 0; k < N; ++k) x.z[k] += added.z[k];
     }
-    return z;
+    live &= ~own.boolean_.template hidden<N>(c, live);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if ((live >> k & 1) == 0) x.z[k] = minus_infinity<T>();
+    }
+    return x;
   }
+
+  __device__ T operator()(T x, std::int64_t c) const { return apply<1>(*this, {{x}}, c, 1).z[0]; }
 
  private:
   MaskRow additive_, boolean_;
@@ -77,17 +127,41 @@ class Slope {
     inner_ = l.softcap == 0 ? T(0) : static_cast<T>(scale / l.softcap);
   }
 
-  __device__ T operator()(std::int64_t c) const {
-    if (inner_ == T(0)) return factor_;
-    const T t = tanh(element_at<T>(x_.data, x_.dtype, c * x_.stride) * inner_);
-    return factor_ * (T(1) - t * t);
+  // The gradient of z becomes that of x, for neighbours from column c on, whose bits say which take part; 0 of the
+  // others.
+  template <int N>
+  __device__ __noinline__ static Values<T, N> weigh(Slope own, Values<T, N> dz, std::int64_t c,
+                                                    unsigned live) {
+    live &= ~own.boolean_.template hidden<N>(c, live);
+    if (own.inner_ != T(0)) {
+      const Values<T, N> x = elements_at<T, N>(own.x_.data, own.x_.dtype, c, own.x_.stride, live);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const T t = tanh(x.z[k] * own.inner_);
+        dz.z[k] *= T(1) - t * t;
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) dz.z[k] = live >> k & 1 ? dz.z[k] * own.factor_ : T(0);
+    return dz;
   }
 
-  // Whether a boolean mask hides a column.
-  __device__ bool hides(std::int64_t c) const {
-    return boolean_.data != nullptr &&
-           static_cast<const std::uint8_t*>(boolean_.data)[c * boolean_.stride] == 0;
+  // The same for those whose logits are above −inf.
+  template <int N>
+  __device__ void weigh_possible(const T (&z)[N], std::int64_t c, T (&g)[N]) const {
+    Values<T, N> dz;
+    unsigned possible = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      dz.z[k] = g[k];
+      if (z[k] != minus_infinity<T>()) possible |= 1U << k;
+    }
+    dz = weigh(*this, dz, c, possible);
+#pragma unroll
+    for (int k = 0; k < N; ++k) g[k] = dz.z[k];
   }
+
+  __device__ const MaskRow& boolean() const { return boolean_; }
 
  private:
   MaskRow x_, boolean_;
@@ -157,9 +231,7 @@ class AnyLogits {
   using T = Compute<In>;
   using Stored = Pack<In>;
   static constexpr int kLanes = Pack<In>::kLanes;
-  struct alignas(16) Held {
-    T z[kLanes];
-  };
+  using Held = Values<T, kLanes>;
   using Edge = T;
 
   __device__ AnyLogits(const RowArgs& args, std::int64_t row)
@@ -191,12 +263,8 @@ class AnyLogits {
   __device__ Held hold(const Stored& stored, int i, int end) const {
     Held held;
     widen({stored}, held.z);
-#pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      const bool live = i < end && x_.takes_part(i, k);
-      held.z[k] = live ? transform_(held.z[k], x_.column(i) + k) : minus_infinity<T>();
-    }
-    return held;
+    return Transform<T>::template apply<kLanes>(transform_, held, x_.column(i),
+                                                i < end ? x_.taking_part(i) : 0);
   }
 
   template <int P>

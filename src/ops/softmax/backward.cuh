@@ -56,7 +56,7 @@ class DensePair {
   __device__ static T y_of(Edge edge) { return widen(edge.y); }
   __device__ static T dy_of(Edge edge) { return widen(edge.dy); }
 
-  __device__ static void weigh(int, T (&)[kLanes]) {}
+  __device__ static void weigh(int, Values<T, kLanes>&) {}
 
   template <class Out>
   __device__ DenseStore<In, Out> store(void* row, const FlatOperand&) const {
@@ -85,8 +85,8 @@ class AnyPair {
   using T = Compute<In>;
   static constexpr int kLanes = Pack<In>::kLanes;
   using Stored = Pack<In>;
-  struct alignas(16) Held {
-    T y[kLanes], dy[kLanes];
+  struct Held {
+    Values<T, kLanes> y, dy;
   };
 
   __device__ AnyPair(const RowArgs& args, std::int64_t row)
@@ -109,32 +109,22 @@ class AnyPair {
   __device__ static T dy_of(Edge) { return 0; }
 
   __device__ Held hold(const Stored& stored, int i, int end) const {
-    Held held;
-    widen({stored}, held.y);
-#pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      const bool live = i < end && !hidden(i, k);
-      held.y[k] = live ? held.y[k] : T(0);
-      held.dy[k] =
-          live ? element_at<T>(dy_.data, dy_.dtype, (y_.column(i) + k) * dy_.stride) : T(0);
-    }
-    return held;
+    Values<T, kLanes> y;
+    widen({stored}, y.z);
+    return pair(y, dy_, slope_.boolean(), y_.column(i), i < end ? y_.taking_part(i) : 0);
   }
 
   __device__ static void values(const Held& held, T (&y)[kLanes], T (&dy)[kLanes]) {
 #pragma unroll
     for (int k = 0; k < kLanes; ++k) {
-      y[k] = held.y[k];
-      dy[k] = held.dy[k];
+      y[k] = held.y.z[k];
+      dy[k] = held.dy.z[k];
     }
   }
 
   // The gradient of z becomes that of x.
-  __device__ void weigh(int i, T (&dx)[kLanes]) const {
-#pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      dx[k] = hidden(i, k) ? T(0) : dx[k] * slope_(y_.column(i) + k);
-    }
+  __device__ void weigh(int i, Values<T, kLanes>& dx) const {
+    dx = Slope<T>::weigh(slope_, dx, y_.column(i), y_.taking_part(i));
   }
 
   template <class Out>
@@ -143,8 +133,13 @@ class AnyPair {
   }
 
  private:
-  __device__ bool hidden(int i, int k) const {
-    return !y_.takes_part(i, k) || slope_.hides(y_.column(i) + k);
+  // y and dy of a pack, 0 where they do not take part. Not inlined, as Values says.
+  __device__ __noinline__ static Held pair(Values<T, kLanes> y, MaskRow dy, MaskRow boolean,
+                                           std::int64_t c, unsigned live) {
+    live &= ~boolean.hidden<kLanes>(c, live);
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) y.z[k] = live >> k & 1 ? y.z[k] : T(0);
+    return {y, elements_at<T, kLanes>(dy.data, dy.dtype, c, dy.stride, live)};
   }
 
   PackReader<In> y_;
@@ -207,12 +202,12 @@ class BackwardRow {
 
   __device__ void finish(int i, const Held& held, const Scale& scale) const {
     T y[kLanes];
-    T dx[kLanes];
-    Pair::values(held, y, dx);
+    Values<T, kLanes> dx;
+    Pair::values(held, y, dx.z);
 #pragma unroll
-    for (int k = 0; k < kLanes; ++k) dx[k] = gradient(y[k], dx[k], scale.total);
+    for (int k = 0; k < kLanes; ++k) dx.z[k] = gradient(y[k], dx.z[k], scale.total);
     pair_.weigh(i, dx);
-    scale.store.put(i, dx);
+    scale.store.put(i, dx.z);
   }
 
   __device__ void finish_edge(int e, Edge edge, const Scale& scale) const {
