@@ -35,7 +35,8 @@ template <class In, int Lanes, int N, class Place>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void warp_rows(
     const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
-  using Held = HeldRow<In, Lanes, N, std::is_same_v<Place, FlatPlace> ? Pack<In>::kLanes : 1, true>;
+  constexpr bool kPacks = std::is_same_v<Place, FlatPlace>;
+  using Held = HeldRow<In, Lanes, N, kPacks ? Pack<In>::kLanes : 1, true>;
   __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];
   await_previous();
   const std::int64_t own =
@@ -45,12 +46,15 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
   const auto cols = static_cast<int>(space.cols);
   const double temperature = value_for(space, common.temperature, at);
   const float factor = common.factor_for(temperature);
-  const auto* row = static_cast<const In*>(address_of(space, x, at));
-  const std::int64_t stride = Held::kPack > 1 ? 1 : x.col_stride;
+  const void* row = address_of(space, x, at);
   Held held(cols, rooms[threadIdx.x / Lanes]);
   const auto element_of = [&](int c) { return held.at(c); };
   float values[N];
-  held.load(row, stride, values);
+  if constexpr (kPacks) {
+    held.load(static_cast<const In*>(row), values);
+  } else {
+    held.load(row, x.dtype, x.col_stride, values);
+  }
   const auto k = static_cast<int>(out.k);
   const Upper upper = held.upper(values, k);
   State<float> state = held.state(values, upper.largest, factor);
@@ -113,10 +117,8 @@ Status run_warp(const RowArgs& args, const Plan& plan) {
 }  // namespace
 
 Status gpu_warp(const RowArgs& args, const Plan& plan) {
-  return with_stored(args, [&]<class In>(Type<In>) {
-    return in_packs(args.space, args.logits.x) ? run_warp<In, FlatPlace>(args, plan)
-                                               : run_warp<In, Operand>(args, plan);
-  });
+  if (!in_packs(args.space, args.logits.x)) return run_warp<float, Operand>(args, plan);
+  return with_stored(args, [&]<class In>(Type<In>) { return run_warp<In, FlatPlace>(args, plan); });
 }
 
 }  // namespace onepass::ops::topk

@@ -27,9 +27,12 @@ struct DensePlaces {
 
   template <class In>
   static constexpr int kPack = Pack<In>::kLanes;
-  static constexpr std::int64_t stride = 1;
 
-  __device__ const void* row(std::int64_t row) const { return x + row * row_bytes; }
+  template <class Held, int N>
+  __device__ void load(Held& held, std::int64_t row, float (&z)[N]) const {
+    using In = typename Held::Element;
+    held.load(reinterpret_cast<const In*>(x + row * row_bytes), z);
+  }
   __device__ void put(std::int64_t row, int k, int i, float chosen, int which) const {
     const std::int64_t at = row * k + i;
     if (weight == DType::f32) {
@@ -50,12 +53,14 @@ struct DensePlaces {
 struct AnyPlaces {
   RowSpace space;
   Operand x, weights, experts;
-  std::int64_t stride;
 
-  template <class In>
+  template <class>
   static constexpr int kPack = 1;
 
-  __device__ const void* row(std::int64_t row) const { return address_of(space, x, row); }
+  template <class Held, int N>
+  __device__ void load(Held& held, std::int64_t row, float (&z)[N]) const {
+    held.load(address_of(space, x, row), x.dtype, x.col_stride, z);
+  }
   __device__ void put(std::int64_t row, int, int i, float chosen, int which) const {
     RowOut(space, weights, row).put(i, chosen);
     RowOut(space, experts, row).put(i, static_cast<long long>(which));
@@ -77,7 +82,7 @@ Places places_of(const RowArgs& args) {
   const Operand& x = args.logits.x;
   const Operand& experts = args.select->indices;
   if constexpr (std::is_same_v<Places, AnyPlaces>) {
-    return {args.space, x, args.out, experts, x.col_stride};
+    return {args.space, x, args.out, experts};
   } else {
     const FlatPlace rows = place_of<FlatPlace>(x);
     return {rows.data, rows.row_bytes, args.out.data, experts.data, args.out.dtype, experts.dtype};
@@ -89,7 +94,7 @@ struct GateArgs {
   std::int64_t rows;
   int cols, k;
   Places places;
-  bool renormalize;
+  bool soft, renormalize;
   float scale;
   FlatPlace bias;  // one an expert
 };
@@ -101,6 +106,7 @@ GateArgs<Places> gate_args(const RowArgs& args) {
           .cols = static_cast<int>(args.space.cols),
           .k = static_cast<int>(select.k),
           .places = places_of<Places>(args),
+          .soft = select.score == GateScore::softmax,
           .renormalize = select.renormalize,
           .scale = static_cast<float>(select.scale),
           .bias = place_of<FlatPlace>(select.bias)};
@@ -116,13 +122,18 @@ __device__ inline float reciprocal(float x) {
 // With eight lanes a row registers are worth more than a third block: there are seldom as many.
 constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_choose::kGateBlocks; }
 
-// Lanes of a warp have a row, N experts each. Soft: scores are the softmax's, else sigmoids. Biased: what is chosen by is not
-// the score itself. Whole: there are as many experts as lanes can have.
-template <class In, int Lanes, int N, class Places, bool Soft, bool Biased, bool Whole>
+// What a kernel is compiled for: one score, experts chosen by it; or any score, with a bias or without.
+enum class Gate { soft, sigmoid, any };
+
+// Lanes of a warp have a row, N experts each. Whole: there are as many experts as lanes can have.
+template <class In, int Lanes, int N, class Places, Gate Kind, bool Whole>
 __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) void gate_rows(
     const __grid_constant__ GateArgs<Places> args) {
+  constexpr bool kAny = Kind == Gate::any;
   constexpr int kRows = gpu_choose::kGateThreads / Lanes;
-  using Held = HeldRow<In, Lanes, N, Places::template kPack<In>, !Biased>;
+  using Held = HeldRow<In, Lanes, N, Places::template kPack<In>, !kAny>;
+  const bool soft = kAny ? args.soft : Kind == Gate::soft;
+  const bool biased = kAny && args.bias;
   __shared__ typename Held::Room rooms[kRows];
   await_previous();
   const auto own = static_cast<int>(threadIdx.x / Lanes);
@@ -130,26 +141,26 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
   const std::int64_t row = min(at, args.rows - 1);  // a warp works as a whole
   Held held(Whole ? Lanes * N : args.cols, rooms[own]);
   float z[N];
-  held.load(static_cast<const In*>(args.places.row(row)), args.places.stride, z);
+  args.places.load(held, row, z);
 
   Upper upper = held.upper(z, args.k);
   bool broken = upper.largest != upper.largest;
   State<float> whole{};
-  if constexpr (Soft) {
+  if (soft) {
     whole = held.state(z, upper.largest, 1.0F);
     broken = whole.d != whole.d;
   }
   const float share = whole.d == 0 ? 0 : reciprocal(whole.d);
   const auto score = [&](float value) {
-    return Soft ? exponential(value - shift(whole.m)) * share
+    return soft ? exponential(value - shift(whole.m)) * share
                 : reciprocal(1.0F + exponential(-value));
   };
   const auto chosen_by = [&](float value, int e) {
-    if constexpr (!Biased) return value;
+    if (!biased) return value;
     return score(value) +
            element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
   };
-  if constexpr (Biased) {
+  if (biased) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const int e = held.column(j);
@@ -165,7 +176,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
   const bool writes = lane < args.k;
   const int expert = Held::Keys::index(key);
   float kept = 0;
-  if (writes && !broken) kept = score(Biased ? held.at(expert) : Held::Keys::value(key));
+  if (writes && !broken) kept = score(biased ? held.at(expert) : Held::Keys::value(key));
   float factor = args.scale;
   if (args.renormalize) {
     const float sum = group_fold(kept, Add<float>(), Lanes);
@@ -177,37 +188,34 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
                   broken ? -1 : expert);
 }
 
-template <class Body>
-Status with_flag(bool flag, Body body) {
-  return flag ? body(std::true_type{}) : body(std::false_type{});
-}
-
 template <class In, class Places>
 Status run_gate(const RowArgs& args, const Plan& plan) {
-  const auto run = [&]<int Lanes, int N>() {
-    return with_flag(args.select->score == GateScore::softmax, [&](auto soft) {
-      const auto start = [&](auto kernel) {
-        return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
-      };
-      if (args.select->bias) return start(gate_rows<In, Lanes, N, Places, soft, true, false>);
-      if constexpr (Lanes == 8 && std::is_same_v<Places, DensePlaces>) {
-        if (args.space.cols == Lanes * N) {
-          return start(gate_rows<In, Lanes, N, Places, soft, false, true>);
-        }
-      }
-      return start(gate_rows<In, Lanes, N, Places, soft, false, false>);
-    });
+  const auto start = [&](auto kernel) {
+    return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
   };
-  return with_held(plan.row_threads, args.space.cols, run);
+  const auto run = [&]<int Lanes, int N, Gate Kind>() {
+    if constexpr (Lanes == 8 && Kind != Gate::any) {
+      if (args.space.cols == Lanes * N) return start(gate_rows<In, Lanes, N, Places, Kind, true>);
+    }
+    return start(gate_rows<In, Lanes, N, Places, Kind, false>);
+  };
+  return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
+    if constexpr (std::is_same_v<Places, DensePlaces>) {
+      if (!args.select->bias) {
+        return args.select->score == GateScore::softmax
+                   ? run.template operator()<Lanes, N, Gate::soft>()
+                   : run.template operator()<Lanes, N, Gate::sigmoid>();
+      }
+    }
+    return run.template operator()<Lanes, N, Gate::any>();
+  });
 }
 
 }  // namespace
 
 Status gpu_gate(const RowArgs& args, const Plan& plan) {
-  return with_stored(args, [&]<class In>(Type<In>) {
-    return dense(args) ? run_gate<In, DensePlaces>(args, plan)
-                       : run_gate<In, AnyPlaces>(args, plan);
-  });
+  if (!dense(args)) return run_gate<float, AnyPlaces>(args, plan);
+  return with_stored(args, [&]<class In>(Type<In>) { return run_gate<In, DensePlaces>(args, plan); });
 }
 
 }  // namespace onepass::ops::topk

@@ -83,7 +83,7 @@ __device__ inline Pack<In> load_past_l1(const In* from) {
 template <class In, int Lanes, int N, int P, bool AsStored>
 class HeldRow {
  public:
-  static constexpr int kPack = P;
+  using Element = In;
   static_assert((Lanes == 8 || Lanes == 32) && N % P == 0 && N >= 4 && N <= 32);
   using Keys = std::conditional_t<AsStored && sizeof(In) == 2, ShortKeys, LongKeys>;
   using Word = typename Keys::Word;
@@ -110,31 +110,41 @@ class HeldRow {
     return static_cast<int>((at / P * Lanes + lane_) * P + at % P);
   }
 
-  // Past the row's end is −inf. With packs, cols and the row's address are multiples of theirs.
-  __device__ void load(const In* row, std::int64_t stride, float (&x)[N]) {
-    if constexpr (P > 1) {
-      static_assert(P == Pack<In>::kLanes);
+  // Past the row's end is −inf. In packs: cols and the row's address are multiples of theirs.
+  __device__ void load(const In* row, float (&x)[N]) requires(P > 1) {
+    static_assert(P == Pack<In>::kLanes);
 #pragma unroll
-      for (int v = 0; v < N / P; ++v) {
-        packs_[v] = DenseLogits<In>::nothing();
-        if (column(v * P) < cols_) packs_[v] = load_past_l1<In>(row + column(v * P));
-      }
-      clear_keys();  // while the row is on its way
+    for (int v = 0; v < N / P; ++v) {
+      packs_[v] = DenseLogits<In>::nothing();
+      if (column(v * P) < cols_) packs_[v] = load_past_l1<In>(row + column(v * P));
+    }
+    clear_keys();  // while the row is on its way
 #pragma unroll
-      for (int v = 0; v < N / P; ++v) {
-        *reinterpret_cast<Pack<In>*>(room_.x + column(v * P)) = packs_[v];
-      }
-      widen(packs_, x);
-    } else {
-      clear_keys();
+    for (int v = 0; v < N / P; ++v) {
+      *reinterpret_cast<Pack<In>*>(room_.x + column(v * P)) = packs_[v];
+    }
+    widen(packs_, x);
+    __syncwarp();
+  }
+
+  // The same of elements of any type, `stride` apart: they are kept as float32, so that one kernel serves all types.
+  __device__ void load(const void* row, DType dtype, std::int64_t stride, float (&x)[N])
+      requires(P == 1 && std::is_same_v<In, float>) {
+    const auto load_as = [&](const auto* from) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const int c = column(j);
-        const In own = c < cols_ ? row[c * stride] : narrow<In>(minus_infinity<float>());
-        room_.x[c] = own;
-        x[j] = widen(own);
+        x[j] = c < cols_ ? widen(from[c * stride]) : minus_infinity<float>();
       }
+    };
+    clear_keys();
+    switch (dtype) {
+      case DType::f16: load_as(static_cast<const F16*>(row)); break;
+      case DType::bf16: load_as(static_cast<const BF16*>(row)); break;
+      default: load_as(static_cast<const float*>(row));
     }
+#pragma unroll
+    for (int j = 0; j < N; ++j) room_.x[column(j)] = x[j];
     __syncwarp();
   }
 
