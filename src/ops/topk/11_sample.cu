@@ -34,18 +34,23 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
   const Search<Row> search(shared.search, free, row, cols, state.m, false);
   const float least =
       draw.min_p > 0 ? state.m + static_cast<float>(log(draw.min_p)) : minus_infinity<float>();
+  // Weights of 1, or a probability's of those from the limit of top_k on: one search is compiled for both.
   Key limit = 0;
-  if (draw.top_k > 0) {
-    limit =
-        search.from(static_cast<double>(draw.top_k), 1.0F, [](float, unsigned) { return 1.0F; });
-  }
-  if (draw.top_p < 1) {
-    const Key of_k = limit;
-    const auto weigh = [&](float x, unsigned index) {
-      return of_k == 0 || key_of(x, index) >= of_k ? exponential(row.z(x) - state.m) : 0.0F;
-    };
-    const double all = of_k > 0 ? search.sum(weigh) : static_cast<double>(state.d);
-    limit = max(limit, search.from(draw.top_p * all, 0x1p31F / state.d, weigh));
+  bool counts = true;
+  const auto weigh = [&](float x, unsigned index) {
+    if (counts) return 1.0F;
+    return limit == 0 || key_of(x, index) >= limit ? exponential(row.z(x) - state.m) : 0.0F;
+  };
+#pragma unroll 1
+  for (; ; counts = false) {
+    if (counts ? draw.top_k > 0 : draw.top_p < 1) {
+      const double all = counts       ? 1
+                         : limit > 0 ? search.sum(weigh)
+                                     : static_cast<double>(state.d);
+      const double wanted = counts ? static_cast<double>(draw.top_k) : draw.top_p * all;
+      limit = max(limit, search.from(wanted, counts ? 1.0F : 0x1p31F / state.d, weigh));
+    }
+    if (!counts) break;
   }
   // From the limit on: larger, or as large and not behind it. One below all keys has no value.
   const bool limits = limit >= lowest_limit();

@@ -54,22 +54,12 @@ EachRowAt<T, Place> each_row_at(const EachRow<T>& each) {
   return {each.value, place_of<Place>(each.rows)};
 }
 
-// The address of a row. Among rows of any rank it is called, not inlined: a kernel asks for many.
-static __device__ __noinline__ void* address_of(const RowSpace& space, const Operand& operand,
-                                                std::int64_t row) {
+// The address of a row.
+__device__ inline void* address_of(const RowSpace& space, const Operand& operand, std::int64_t row) {
   return row_data(space, operand, row);
 }
 __device__ inline void* address_of(const FlatSpace&, const FlatPlace& place, std::int64_t row) {
   return place.data + row * place.row_bytes;
-}
-
-// Called, not inlined: a switch over types is a hundred instructions in the way of all others, and hardly a call has values
-// of a row's own.
-template <class T>
-__device__ __noinline__ T read_one(const void* data, DType dtype) {
-  return with_type_for<T>(dtype, [data]<class Stored>(Type<Stored>) {
-    return load_as<T>(*static_cast<const Stored*>(data));
-  });
 }
 
 template <class T, class Place>
