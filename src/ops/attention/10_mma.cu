@@ -15,14 +15,14 @@
 namespace onepass::ops::attention {
 namespace {
 
-// With the tiles that the plan has room for.
+// With the tiles that the plan has room for. What is not usual has the smaller ones: a kernel for it is long to compile.
 template <class Stored, int Dim, int Columns, int Warps, int RowTiles>
 Status launch_tiles(const AttentionArgs& a, const Plan& plan) {
   using Few = Shape<Dim, Columns, Warps, RowTiles>;
   constexpr attention_launch::FlashDims kDims{Dim, Columns};
   if constexpr (attention_launch::can_double(kDims)) {
     using Twice = Shape<Dim, Columns, Warps, RowTiles, 2 * Few::kKeys>;
-    if (attention_launch::has_doubled(kDims, Few::kRows, plan)) {
+    if (attention_launch::has_doubled(kDims, Few::kRows, plan) && takes_usual(a, plan)) {
       return launch_flash<Stored, Twice>(a, plan);
     }
   }

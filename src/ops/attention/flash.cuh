@@ -20,8 +20,8 @@ struct Shape {
   static constexpr int kColumnParts = Dim / Columns;  // dims up to half have kernels of their own
   static constexpr int kThreads = Warps * 32;         // a team
   static constexpr bool kAlone = Warps == 1;
-  static constexpr bool kShares =
-      !kAlone && Keys == attention_launch::kFlashKeys;  // keys, in a cluster
+  static constexpr bool kTwice = Keys > attention_launch::kFlashKeys;
+  static constexpr bool kShares = !kAlone && !kTwice;  // keys, in a cluster
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
   static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
@@ -259,10 +259,16 @@ __global__ __launch_bounds__(Shape::kMostThreads) void flash(
   }
 }
 
+inline bool takes_usual(const AttentionArgs& a, const Plan& plan) {
+  return !plan.general && is_usual(a);
+}
+
 // What is not usual goes through one kernel, clusters or not.
 template <class Stored, class Shape>
-auto flash_kernel(bool is_usual, bool clusters) {
-  if (!is_usual) return flash<Stored, Shape, false, Shape::kShares>;
+auto flash_kernel(bool usual, bool clusters) {
+  if constexpr (!Shape::kTwice) {
+    if (!usual) return flash<Stored, Shape, false, Shape::kShares>;
+  }
   return clusters ? flash<Stored, Shape, true, Shape::kShares> : flash<Stored, Shape, true, false>;
 }
 
@@ -274,7 +280,7 @@ Status launch_flash(const AttentionArgs& a, const Plan& plan) {
   const int own = row_tiles<Shape>(sharing, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
   const Grid grid{sharing, Divisor(parts.count), Divisor(tiles), Divisor(own)};
-  const auto kernel = flash_kernel<Stored, Shape>(!plan.general && is_usual(a), plan.cluster > 1);
+  const auto kernel = flash_kernel<Stored, Shape>(takes_usual(a, plan), plan.cluster > 1);
   const Launch how{.queue = a.queue,
                    .blocks = tiles * a.kv_heads * parts.count * Shape::kColumnParts * plan.cluster,
                    .threads = plan.threads,

@@ -8,6 +8,7 @@
 
 #include "core/divisor.hpp"
 #include "core/mma.cuh"
+#include "core/number.cuh"
 #include "dispatch/attention_tiles.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/logit.hpp"
@@ -278,9 +279,63 @@ __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, in
   }
 }
 
-// Scores to logits, where they are not only scaled: one element at a time. `first` is the key of the first score.
+// What turns a row's scores into logits, where they are not only scaled.
+struct RowLogits {
+  Cap cap;
+  float slope;
+  int own;  // the key that the query stands at
+  QueryMasks masks;
+};
+
+// What a lane has of a row's scores or sums: two neighbours of every eight.
+template <int N>
+struct LanePairs {
+  float x[N];
+
+  __device__ static constexpr int index(int i) { return i / 2 * 8 + i % 2; }
+  __device__ static constexpr int to_next(int i) { return index(i + 1) - index(i); }
+};
+
+// Scores to logits; `first` is the first one's key. Not inlined: a kernel has several rows, and every option once. Each option
+// is asked for once, and then for all scores, so that the loads of a mask are on their way together.
+template <int N>
+__device__ __noinline__ LanePairs<N> logits_of(LanePairs<N> of, RowLogits row, int first, int keys) {
+  const int left = keys - first;
+#pragma unroll
+  for (float& s : of.x) s = row.cap.any() ? row.cap.capped(s) : row.cap.scaled(s);
+  if (row.slope != 0) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const int distance = abs(first + of.index(i) - row.own);
+      of.x[i] -= row.slope * static_cast<float>(distance);
+    }
+  }
+  if (const Heads& mask = row.masks.additive) {
+    with_type_for<float>(mask.dtype, [&]<class Stored>(Type<Stored>) {
+      const auto* added = static_cast<const Stored*>(mask.data) + first * mask.key;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        if (of.index(i) < left) of.x[i] += static_cast<float>(widen(*added));
+        added += of.to_next(i) * mask.key;
+      }
+    });
+  }
+  if (const Heads& mask = row.masks.boolean) {
+    const auto* shown = static_cast<const std::uint8_t*>(mask.data) + first * mask.key;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (of.index(i) < left && *shown == 0) of.x[i] = minus_infinity<float>();
+      shown += of.to_next(i) * mask.key;
+    }
+  }
+  return of;
+}
+
+// Scores to logits, where they are not only scaled. `first` is the key of the first score.
 template <int Size>
 __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int upper, int first) {
+  constexpr int kCount = 16;
+  static_assert(Size % (2 * kCount) == 0);
   const AttentionArgs& a = rows.a;
   const Cap cap(static_cast<float>(a.scale), static_cast<float>(a.softcap));
 #pragma unroll
@@ -289,21 +344,35 @@ __device__ inline void make_logits(float (&s)[Size], const PackedRows& rows, int
     if (row >= rows.count()) continue;
     const int query = rows.query(row);
     const int head = rows.head(row);
-    const QueryMasks masks(a, rows.s, rows.b, head, query);
-    const float slope = slope_of(a, rows.b, head);
-    const int own = rows.sight.own(query);
+    const RowLogits options{cap, slope_of(a, rows.b, head), rows.sight.own(query),
+                            QueryMasks(a, rows.s, rows.b, head, query)};
 #pragma unroll
-    for (int i = 0; i < Size / 4; ++i) {
+    for (int begin = 0; begin < Size / 2; begin += kCount) {
+      const auto score = [&](int i) -> float& {
+        return s[4 * ((begin + i) / 2) + 2 * r + (begin + i) % 2];
+      };
+      LanePairs<kCount> of;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int key = first + 8 * i + e;
-        float& score = s[4 * i + 2 * r + e];
-        if (key >= rows.sight.keys) continue;
-        const float z = cap(score) - slope * static_cast<float>(abs(key - own)) + masks.added(key);
-        score = masks.hides(key) ? minus_infinity<float>() : z;
-      }
+      for (int i = 0; i < kCount; ++i) of.x[i] = score(i);
+      of = logits_of(of, options, first + of.index(begin), rows.sight.keys);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) score(i) = of.x[i];
     }
   }
+}
+
+// Sums of any type to any place; of their columns there are so many. Not inlined, as above.
+template <int N>
+__device__ __noinline__ void write_pairs(void* to, DType dtype, std::int64_t at, LanePairs<N> of,
+                                         int columns) {
+  with_type_for<float>(dtype, [&]<class Out>(Type<Out>) {
+    auto* out = static_cast<Out*>(to) + at;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const int c = of.index(i);
+      if (c < columns) out[c] = narrow<Out>(of.x[i]);
+    }
+  });
 }
 
 // A row's sums as means to their place: of every eight columns lane l of four has 2l and 2l + 1.
@@ -317,15 +386,17 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
       a.o.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)) + column;
   const bool narrow = a.o.dtype == (std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16);
   if (!aligned || !narrow) {
+    constexpr int kCount = 8;
+    static_assert(Size % (2 * kCount) == 0);
 #pragma unroll
-    for (int i = 0; i < Size / 4; ++i) {
+    for (int begin = 0; begin < Size / 2; begin += kCount) {
+      LanePairs<kCount> of;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int c = 8 * i + 2 * lane + e;
-        if (there && column + c < a.dim) {
-          write(a.o.data, a.o.dtype, at + c, o[4 * i + 2 * r + e] * by);
-        }
+      for (int i = 0; i < kCount; ++i) {
+        of.x[i] = o[4 * ((begin + i) / 2) + 2 * r + (begin + i) % 2] * by;
       }
+      const int c = of.index(begin) + 2 * lane;
+      if (there) write_pairs(a.o.data, a.o.dtype, at + c, of, a.dim - column - c);
     }
     return;
   }
