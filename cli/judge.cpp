@@ -60,9 +60,10 @@ double inverse_trigamma(double y) {
 
 // What the observations of one problem say.
 struct Estimate {
-  double center = kNone;
-  double variance = 0;  // of one observation
-  double degrees = 0;   // of freedom of the variance
+  double center = kNone;  // their mean
+  double median = kNone;  // what is shown: a process that was hit moves it less than the mean
+  double variance = 0;    // of one observation
+  double degrees = 0;     // of freedom of the variance
   int observations = 0;
   bool of_rounds = false;
 };
@@ -73,6 +74,7 @@ Estimate estimate(std::vector<double> observations) {
   Estimate out;
   out.observations = static_cast<int>(observations.size());
   if (out.observations < kFewestPairs) return out;
+  out.median = median(observations);
   std::ranges::sort(observations);
   const std::size_t off = observations.size() / 7;
   const std::size_t kept = observations.size() - 2 * off;
@@ -212,7 +214,7 @@ std::vector<Judgement> judge(const std::vector<Timings>& problems, const Noise& 
     }
     const double half =
         half_width(e, problems[i].before.size(), std::min(j.before_us, j.after_us), noise);
-    j.ratio = std::exp(e.center);
+    j.ratio = std::exp(std::clamp(e.median, e.center - half, e.center + half));
     j.low = std::exp(e.center - half);
     j.high = std::exp(e.center + half);
     j.speed = speed_of(e.center - half, e.center + half, noise.threshold);

@@ -41,8 +41,8 @@ Noise noise_of(bool on_gpu);
 
 struct Judgement {
   double before_us = 0, after_us = 0;  // medians over the processes
-  double ratio = 0;          // before / after, above 1 is faster: not quite that of the two
-  double low = 0, high = 0;  // the interval of the ratio; NaN: too few observations for one
+  double ratio = 0;          // before / after, above 1 is faster: the observations' median
+  double low = 0, high = 0;  // the interval, around their mean; NaN: too few for one
   int observations = 0;
   Speed speed = Speed::unsure;
 };

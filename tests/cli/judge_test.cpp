@@ -114,6 +114,13 @@ TEST(JudgeTest, OneBadRoundOfSevenSaysNothing) {
   EXPECT_NEAR(judge_one(one_process(rounds, hit), false).ratio, 1, 0.01);
 }
 
+TEST(JudgeTest, AProcessThatWasHitHidesTheVerdictNotTheRatio) {
+  const Judgement j =
+      judge_one(medians({100, 101, 100, 99, 100}, {100, 100, 400, 100, 101}), false);
+  EXPECT_NEAR(j.ratio, 1, 0.011);
+  EXPECT_EQ(j.speed, Speed::unsure);
+}
+
 TEST(JudgeTest, ShortCallsCannotBeFinerThanTheClock) {
   const auto slower = [](double us, bool on_gpu) {
     return judge_one(medians(std::vector<double>(5, us), std::vector<double>(5, us * 1.1)), on_gpu);
