@@ -14,7 +14,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 # Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-lint build program demo test sanitize bench verify \
+.PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
   gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
   readme walk clean
 
@@ -65,6 +65,10 @@ bench: program ## measure beside the peers (WORKLOAD=file MACHINE=name keeps res
 	$(if $(MACHINE),mkdir -p results/$(MACHINE))
 	OMP_PROC_BIND=true $(program) bench --workload $(WORKLOAD) --variants auto $(ARGS) \
 	  $(if $(MACHINE),--json results/$(MACHINE)/$(patsubst perf_%,%,$(basename $(notdir $(WORKLOAD)))).json)
+
+ab: program ## two programs in turns, then what became slower (BEFORE=path AFTER=path WORKLOAD=file REPEATS=5 OUT=folder)
+	@BEFORE="$(BEFORE)" AFTER="$(AFTER)" WORKLOAD="$(WORKLOAD)" REPEATS="$(REPEATS)" OUT="$(OUT)" \
+	  COMPARE="$(program)" scripts/ab.sh $(ARGS)
 
 # What needs a GPU. compute-sanitizer and ncu come with the CUDA toolkit.
 gpu_verify = $(program) verify --device cuda --workload

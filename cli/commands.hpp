@@ -9,7 +9,7 @@ namespace onepass::cli {
 
 enum Exit : int {
   kDone = 0,
-  kFailed = 1,  // a verification failed
+  kFailed = 1,  // a verification failed, or compare found something slower
   kUsage = 2,   // bad flags, arguments or input files
   kCannot = 3,  // this machine, build or file system could not do it
 };
@@ -17,6 +17,7 @@ enum Exit : int {
 void add_list(CLI::App& app, int& exit);
 void add_verify(CLI::App& app, int& exit);
 void add_bench(CLI::App& app, int& exit);
+void add_compare(CLI::App& app, int& exit);
 void add_explain(CLI::App& app, int& exit);
 void add_tune(CLI::App& app, int& exit);
 void add_profile(CLI::App& app, int& exit);

@@ -17,8 +17,9 @@ int main(int argc, char** argv) {
                                    onepass::build::kCommit, onepass::build::kCompiler));
   app.require_subcommand(1);
   app.footer(
-      "Exit codes: 0 done; 1 a verification failed; 2 bad flags, arguments or input;\n"
-      "            3 this machine, build or file system could not do it.\n"
+      "Exit codes: 0 done; 1 a verification failed, or compare found something slower;\n"
+      "            2 bad flags, arguments or input; 3 this machine, build or file system could\n"
+      "            not do it.\n"
       "'onepass SUBCOMMAND --help' shows an example of each.");
   std::signal(SIGXFSZ, SIG_IGN);  // past a file-size limit, a write fails and says so
   int exit = kDone;
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
     add_list(app, exit);
     add_verify(app, exit);
     add_bench(app, exit);
+    add_compare(app, exit);
     add_explain(app, exit);
     add_tune(app, exit);
     add_profile(app, exit);

@@ -32,6 +32,7 @@ struct Candidate {
   bool verified = false;
   std::vector<std::function<void()>> run;  // one for each set of buffers
   std::vector<double> samples = {};        // µs
+  std::vector<double> rounds = {};         // the median of each run's samples, µs
 };
 
 void throw_unless_ok(const Status& status) {
@@ -159,7 +160,11 @@ class Measurement {
         if (used_up(c)) continue;
         tell(fmt::format("{} {}: run {}/{}", to_string(case_), c.name, r + 1, protocol_.runs));
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(protocol_.rest_ms));
+        const auto earlier = static_cast<std::ptrdiff_t>(c.samples.size());
         case_.device == Device::cuda ? one_gpu_run(c) : one_run(c);
+        std::vector<double> round(c.samples.begin() + earlier, c.samples.end());
+        std::sort(round.begin(), round.end());
+        c.rounds.push_back(quantile(round, 0.5));
       }
     }
   }
@@ -169,12 +174,12 @@ class Measurement {
     double copy_us = 0;
     for (Candidate& c : candidates_) {
       std::sort(c.samples.begin(), c.samples.end());
-      if (c.name == "copy") copy_us = quantile(c, 0.5);
+      if (c.name == "copy") copy_us = quantile(c.samples, 0.5);
     }
     const double bytes = least_bytes(problem_);
     const double flops = case_.op == Op::attention ? attention_flops(case_) : 0;
     for (const Candidate& c : candidates_) {
-      const double median = quantile(c, 0.5);
+      const double median = quantile(c.samples, 0.5);
       rows.push_back({.op = std::string(name(case_.op)),
                       .variant = c.name,
                       .role = std::string(name(c.role)),
@@ -184,21 +189,22 @@ class Measurement {
                       .shape = case_.shape,
                       .threads = machine_.threads,
                       .median_us = median,
-                      .p10_us = quantile(c, 0.1),
-                      .p90_us = quantile(c, 0.9),
+                      .p10_us = quantile(c.samples, 0.1),
+                      .p90_us = quantile(c.samples, 0.9),
                       .bytes = static_cast<std::int64_t>(bytes),
                       .gbps = bytes / median / 1e3,
                       .percent_of_copy = copy_us / median * 100,
                       .tflops = c.name == "copy" ? 0 : flops / median / 1e6,
-                      .verified = c.verified});
+                      .verified = c.verified,
+                      .rounds_us = c.rounds});
     }
     return rows;
   }
 
  private:
-  static double quantile(const Candidate& c, double q) {
-    const double at = q * static_cast<double>(c.samples.size() - 1);
-    return c.samples[static_cast<std::size_t>(std::lround(at))];
+  static double quantile(const std::vector<double>& sorted, double q) {
+    const double at = q * static_cast<double>(sorted.size() - 1);
+    return sorted[static_cast<std::size_t>(std::lround(at))];
   }
 
   void one_run(Candidate& c) {

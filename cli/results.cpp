@@ -56,8 +56,9 @@ void each_field(R& row, Visit&& visit) requires std::is_same_v<std::remove_const
   visit("verified", row.verified);
 }
 
-// The one field that a row need not have.
+// The fields that a row need not have.
 constexpr const char* kTflops = "tflops";
+constexpr const char* kRounds = "rounds_us";
 
 template <class Fields>
 Json object_of(const Fields& fields) {
@@ -71,6 +72,7 @@ Json object_of(const Fields& fields) {
   });
   if constexpr (std::is_same_v<Fields, Row>) {
     if (fields.tflops > 0) out[kTflops] = rounded(fields.tflops);
+    for (const double us : fields.rounds_us) out[kRounds].push_back(rounded(us));
   }
   return out;
 }
@@ -96,6 +98,7 @@ class Reader {
     each_field(out, [&](const char* key, auto& member) { field(object, place, key, member); });
     if constexpr (std::is_same_v<Fields, Row>) {
       if (object.contains(kTflops)) field(object, place, kTflops, out.tflops);
+      if (object.contains(kRounds)) field(object, place, kRounds, out.rounds_us);
     }
   }
 
@@ -126,10 +129,10 @@ class Reader {
     out = json.get<Integer>();
   }
   void value(const Json& json, const std::string& name, std::vector<std::int64_t>& out) {
-    if (!json.is_array()) return expected(json, name, "an array of integers");
-    for (std::size_t i = 0; i < json.size(); ++i) {
-      value(json[i], fmt::format("{}[{}]", name, i), out.emplace_back());
-    }
+    each_of(json, name, "an array of integers", out);
+  }
+  void value(const Json& json, const std::string& name, std::vector<double>& out) {
+    each_of(json, name, "an array of numbers", out);
   }
   void value(const Json& json, const std::string& name, std::map<std::string, double>& out) {
     if (!json.is_object()) return expected(json, name, "an object");
@@ -159,6 +162,15 @@ class Reader {
   const Status& status() const { return status_; }
 
  private:
+  template <class Number>
+  void each_of(const Json& json, const std::string& name, std::string_view wanted,
+               std::vector<Number>& out) {
+    if (!json.is_array()) return expected(json, name, wanted);
+    for (std::size_t i = 0; i < json.size(); ++i) {
+      value(json[i], fmt::format("{}[{}]", name, i), out.emplace_back());
+    }
+  }
+
   Status status_;
 };
 

@@ -50,6 +50,7 @@ struct Row {
   double percent_of_copy = 0;
   double tflops = 0;  // 0, and not in the file: an op that memory bounds
   bool verified = false;
+  std::vector<double> rounds_us;  // the median of each run, in the order they were taken
 };
 
 struct Results {

@@ -61,6 +61,8 @@ TEST_F(BenchTest, WritesTheSchema) {
     EXPECT_GT(row.p10_us, 0);
     EXPECT_LE(row.p10_us, row.median_us);
     EXPECT_LE(row.median_us, row.p90_us);
+    EXPECT_EQ(row.rounds_us.size(), 2u);  // as many as runs
+    for (const double us : row.rounds_us) EXPECT_GT(us, 0);
     EXPECT_NEAR(row.gbps, static_cast<double>(row.bytes) / row.median_us / 1e3, row.gbps * 0.01);
     if (row.role != "peer") {
       EXPECT_TRUE(row.verified) << row.variant;

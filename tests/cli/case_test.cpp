@@ -306,6 +306,18 @@ TEST(WorkloadTest, TheFilesOfThisRepositoryParse) {
   }
 }
 
+TEST(WorkloadTest, EveryOptionOfAGpuHasAPlan) {
+  std::vector<Case> cases;
+  const Status status =
+      read_workload(ONEPASS_SOURCE_DIR "/workloads/perf_options.txt", Op::softmax, cases);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(cases.size(), 40U);
+  for (const Case& c : cases) {
+    EXPECT_EQ(name(c.device), "cuda") << to_string(c);
+    EXPECT_FALSE(choose(problem_of(c), *find_machine("h200")).variant.empty()) << to_string(c);
+  }
+}
+
 // What the library plans when the case is run, beside what its string says it would.
 std::string planned_otherwise(const Case& c) {
   Call call;

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-const Words kSubcommands = {"list",    "verify",  "bench",       "explain",
+const Words kSubcommands = {"list",    "verify",  "bench",       "compare",  "explain",
                             "profile", "softmax", "log-softmax", "logsumexp"};
 
 // ---- Help, flags, exit codes ------------------------------------------------------------------

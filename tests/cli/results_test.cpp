@@ -96,6 +96,27 @@ std::string replaced(std::string_view from, std::string_view to) {
 
 TEST(ResultsTest, TextIsStableWithOneRowALine) { EXPECT_EQ(to_json(sample()), kText); }
 
+// Files from before there were rounds stay as they were, and load.
+TEST(ResultsTest, RoundsStandInTheirRowAndMayBeMissing) {
+  Results results = sample();
+  results.rows[1].rounds_us = {4.99912, 5, std::numeric_limits<double>::quiet_NaN()};
+  const std::string text = to_json(results);
+  EXPECT_EQ(text,
+            replaced("\"verified\":false}", "\"verified\":false,\"rounds_us\":[4.999,5.0,null]}"));
+  Results again;
+  const Status status = from_json(text, again);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(again.rows[0].rounds_us.empty());
+  ASSERT_EQ(again.rows[1].rounds_us.size(), 3u);
+  EXPECT_EQ(again.rows[1].rounds_us[0], 4.999);
+  EXPECT_TRUE(std::isnan(again.rows[1].rounds_us[2]));
+  EXPECT_EQ(to_json(again), text);
+  EXPECT_EQ(error_of(replaced("\"verified\":false", "\"verified\":false,\"rounds_us\":[1,\"2\"]")),
+            "rows[1].rounds_us[1] is \"2\", expected a number or null");
+  EXPECT_EQ(error_of(replaced("\"verified\":false", "\"verified\":false,\"rounds_us\":3")),
+            "rows[1].rounds_us is 3, expected an array of numbers");
+}
+
 TEST(ResultsTest, EmptyResultsAreStillJson) {
   Results results;
   ASSERT_TRUE(from_json(to_json({}), results).ok());
