@@ -16,10 +16,10 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify \
   gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
-  readme walk clean
+  build-report readme walk clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
 
@@ -115,6 +115,10 @@ python-test: setup ## its tests there (TORCH=1: with PyTorch even where its whee
 
 python-check: setup ## ruff and mypy on the Python files, changing nothing
 	scripts/python.sh check
+
+# TREE= is a tree that is built already; without it build/release is brought up to date first.
+build-report: $(if $(TREE),,build) ## what each source costs: seconds, kernels, machine code, PTX (TREE= MACHINE=name keeps it)
+	scripts/build_report.py $(if $(TREE),--tree $(TREE)) $(if $(MACHINE),--json results/build/$(MACHINE).json) $(ARGS)
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
