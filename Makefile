@@ -23,8 +23,9 @@ help: ## this list
 	@echo
 	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
 
-setup: ## install the Debian packages that are missing (root or sudo)
+setup: ## install the Debian packages that are missing (root or sudo), look for what else a build needs
 	@scripts/setup.sh
+	@scripts/preflight.sh
 
 setup-lint: setup
 	@scripts/setup.sh --lint
@@ -49,10 +50,9 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 
 # The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
 # would build it too.
-test: build build/sanitize/build.ninja ## build everything and run the whole test suite
+test: build build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
 	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
-	JOBS=$(JOBS) scripts/python.sh test --if-possible
-	ctest --preset release --parallel $(JOBS) --no-label-summary
+	JOBS=$(JOBS) scripts/run_tests.py --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
 	cmake --build build/sanitize --parallel $(JOBS)
