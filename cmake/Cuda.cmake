@@ -40,7 +40,8 @@ endif()
 execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET RESULT_VARIABLE failed)
 if(NOT failed AND nvcc_says MATCHES "release ([0-9]+\\.[0-9]+)"
      AND CMAKE_MATCH_1 VERSION_LESS ONEPASS_NVCC_LEAST)
-  set(too_old "${nvcc} is ${CMAKE_MATCH_1}, ${ONEPASS_NVCC_LEAST} or later is needed: set CUDACXX to one")
+  set(too_old "${nvcc} is ${CMAKE_MATCH_1}, ${ONEPASS_NVCC_LEAST} or later is needed: set CUDACXX to one and configure again")
+  unset(ONEPASS_NVCC CACHE)  # looked for again then
   if(ONEPASS_CUDA STREQUAL "ON")
     message(FATAL_ERROR "ONEPASS_CUDA is ON, but ${too_old}")
   endif()

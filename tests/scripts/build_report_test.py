@@ -136,7 +136,8 @@ class BudgetTest(unittest.TestCase):
         self.assertEqual(problems(build(2.5, c=210)), ["src/c.cu: 210 s, 100 s expected at the pace of this build"])
         self.assertEqual(problems(build(1, g=12)), [])  # three times as long, and 8 s
         # From ccache: no say in the pace, and none of their own.
-        self.assertEqual(problems(build(1, a=0.1, b=0.1, c=90)), ["src/c.cu: 90 s, 40 s expected at the pace of this build"])
+        self.assertEqual(problems(build(1, a=0.1, b=0.1, c=90)),
+                         ["src/c.cu: 90 s, 40 s expected at the pace of this build"])
         self.assertEqual(problems(build(1, a=0.1, b=0.1, d=0.2, c=90)), [])  # four are too few for a pace
         self.assertEqual(problems(build(1, a=None, b=None, d=None, c=90)), [])
         # Compiled again in a later run of ninja, by itself.
@@ -223,7 +224,8 @@ class CommandTest(unittest.TestCase):
     def test_what_is_skipped(self):
         self.report("--write-budget")
         self.put_nvcc("12.8.61")
-        self.assertIn("SKIPPED: the budget was written with nvcc 13.0.88, this build is by 12.8.61", self.report("--check"))
+        self.assertIn("SKIPPED: the budget was written with nvcc 13.0.88, this build is by 12.8.61",
+                      self.report("--check"))
         self.put_nvcc("13.0.88")
         self.put_objects({}, seconds=4)
         (self.tree / "src/a.cu.o.d/a.sm_80.cubin").rename(self.tree / "src/a.cu.o.d/a.sm_100a.cubin")

@@ -95,11 +95,12 @@ class ConfigureTest(BadInputTest):
                  "set(ONEPASS_CUDA AUTO CACHE STRING \"\")\n"
                  f"include({ROOT}/cmake/Cuda.cmake)\n")
         shutil.rmtree(self.root / "build", ignore_errors=True)
-        return " ".join(self.said(["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", *options], code).split())
+        said = self.said(["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", *options], code)
+        return " ".join(said.split())
 
     def test_an_nvcc_that_is_too_old(self):
         self.put_program("nvcc", "Cuda compilation tools, release 11.8, V11.8.89")
-        self.assertIn(f"{self.bin}/nvcc is 11.8, 12.8 or later is needed: set CUDACXX to one; the GPU parts",
+        self.assertIn(f"{self.bin}/nvcc is 11.8, 12.8 or later is needed: set CUDACXX to one and configure again;",
                       self.configure())
         self.assertIn("ONEPASS_CUDA is ON, but", self.configure("-DONEPASS_CUDA=ON", code=1))
 
