@@ -23,9 +23,9 @@ help: ## this list
 	@echo
 	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
 
-setup: ## install the Debian packages that are missing (root or sudo), look for what else a build needs
-	@scripts/setup.sh
+setup: ## look for what a build needs, install the Debian packages that are missing (root or sudo)
 	@scripts/preflight.sh
+	@scripts/setup.sh
 
 setup-lint: setup
 	@scripts/setup.sh --lint

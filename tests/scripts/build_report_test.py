@@ -134,6 +134,9 @@ class BudgetTest(unittest.TestCase):
         self.assertEqual(problems(build(0.4)), [])
         self.assertEqual(problems(build(2.5, c=190)), [])
         self.assertEqual(problems(build(2.5, c=210)), ["src/c.cu: 210 s, 100 s expected at the pace of this build"])
+        self.assertEqual(problems(build(0.4, c=90)), ["src/c.cu: 90 s, 40 s expected at the pace of this build"])
+        self.assertEqual(problems(build(0.4, c=70)), [])  # a quick machine makes nothing slow
+        self.assertEqual(problems(build(1, a=500, c=90)), [])  # load, as far as can be told
         self.assertEqual(problems(build(1, g=12)), [])  # three times as long, and 8 s
         # From ccache: no say in the pace, and none of their own.
         self.assertEqual(problems(build(1, a=0.1, b=0.1, c=90)),
