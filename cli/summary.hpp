@@ -10,8 +10,8 @@ namespace onepass::cli {
 
 // "softmax: 2.14x onednn in geometric mean over 6 problems, least 1.51x; all 6 results verified."
 //
-// Held against each other are the variant that the dispatcher chose and the quickest peer of the same
-// problem; a copy computes nothing and is no peer.
+// Compares the variant that the dispatcher chose with the quickest peer of the same problem. A copy
+// computes nothing and is no peer.
 std::string summary(std::span<const Row> rows);
 
 }  // namespace onepass::cli

@@ -28,8 +28,8 @@ if(NOT ONEPASS_CUDA_SOURCES)
   return()
 endif()
 
-# Debian's own package is years behind, and first on PATH. Asked before CMake tries to compile with it, whose
-# answer would be a page about C++20.
+# Debian's own package is years behind, and first on PATH. Asked before CMake tries to compile with
+# it, whose answer would be a page about C++20.
 set(ONEPASS_NVCC_LEAST 12.8)
 set(nvcc ${ONEPASS_NVCC})
 if(CMAKE_CUDA_COMPILER)
@@ -37,10 +37,12 @@ if(CMAKE_CUDA_COMPILER)
 elseif(DEFINED ENV{CUDACXX})
   set(nvcc $ENV{CUDACXX})
 endif()
-execute_process(COMMAND ${nvcc} --version OUTPUT_VARIABLE nvcc_says ERROR_QUIET RESULT_VARIABLE failed)
+execute_process(COMMAND ${nvcc} --version
+  OUTPUT_VARIABLE nvcc_says ERROR_QUIET RESULT_VARIABLE failed)
 if(NOT failed AND nvcc_says MATCHES "release ([0-9]+\\.[0-9]+)"
-     AND CMAKE_MATCH_1 VERSION_LESS ONEPASS_NVCC_LEAST)
-  set(too_old "${nvcc} is ${CMAKE_MATCH_1}, ${ONEPASS_NVCC_LEAST} or later is needed: set CUDACXX to one and configure again")
+    AND CMAKE_MATCH_1 VERSION_LESS ONEPASS_NVCC_LEAST)
+  string(CONCAT too_old "${nvcc} is ${CMAKE_MATCH_1}, ${ONEPASS_NVCC_LEAST} or later is needed: "
+    "set CUDACXX to one and configure again")
   unset(ONEPASS_NVCC CACHE)  # looked for again then
   if(ONEPASS_CUDA STREQUAL "ON")
     message(FATAL_ERROR "ONEPASS_CUDA is ON, but ${too_old}")

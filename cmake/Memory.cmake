@@ -1,9 +1,10 @@
-# A pool of jobs for the sources of the library, where memory allows fewer at once than there are cores.
-# Without it the kernel ends a compiler in the middle of a build, and what is said is `Killed`. Sets
-# ONEPASS_JOB_POOL: the pool's name, or nothing where all cores may compile.
+# A pool of jobs for the sources of the library, where memory allows fewer at once than there are
+# cores. Without it the kernel ends a compiler in the middle of a build, and all that is said is
+# `Killed`. Sets ONEPASS_JOB_POOL: the pool's name, or nothing where all cores may compile.
 
 # The largest CUDA sources take up to 0.9 GiB (what /usr/bin/time -v says of nvcc and its parts).
-set(ONEPASS_MIB_PER_JOB 1024 CACHE STRING "MiB of memory for each source of the library that is compiled at once")
+set(ONEPASS_MIB_PER_JOB 1024 CACHE STRING
+  "MiB of memory for each source of the library that is compiled at once")
 mark_as_advanced(ONEPASS_MIB_PER_JOB)
 
 set(ONEPASS_JOB_POOL "")
@@ -27,5 +28,6 @@ endif()
 if(jobs LESS cores)
   set(ONEPASS_JOB_POOL onepass_memory)
   set_property(GLOBAL APPEND PROPERTY JOB_POOLS ${ONEPASS_JOB_POOL}=${jobs})
-  message(STATUS "CUDA: ${memory_mib} MiB of memory, so at most ${jobs} of the library's sources are compiled at once")
+  message(STATUS "CUDA: ${memory_mib} MiB of memory, so at most ${jobs} of the library's sources "
+    "are compiled at once")
 endif()
