@@ -16,14 +16,15 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
   gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
-  readme walk clean
+  build-report readme walk clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@echo
 	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  CMAKE_FLAGS=...  (the last is read by a tree's first configure)"
 
-setup: ## install the Debian packages that are missing (root or sudo)
+setup: ## look for what a build needs, install the Debian packages that are missing (root or sudo)
+	@scripts/preflight.sh
 	@scripts/setup.sh
 
 setup-lint: setup
@@ -49,10 +50,9 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 
 # The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
 # would build it too.
-test: build build/sanitize/build.ninja ## build everything and run the whole test suite
+test: build build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
 	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
-	JOBS=$(JOBS) scripts/python.sh test --if-possible
-	ctest --preset release --parallel $(JOBS) --no-label-summary
+	JOBS=$(JOBS) scripts/run_tests.py --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
 	cmake --build build/sanitize --parallel $(JOBS)
@@ -119,6 +119,10 @@ python-test: setup ## its tests there (TORCH=1: with PyTorch even where its whee
 
 python-check: setup ## ruff and mypy on the Python files, changing nothing
 	scripts/python.sh check
+
+# TREE= is a tree that is built already; without it build/release is brought up to date first.
+build-report: $(if $(TREE),,build) ## what each source costs: seconds, kernels, machine code, PTX (TREE= MACHINE=name keeps it)
+	scripts/build_report.py $(if $(TREE),--tree $(TREE)) $(if $(MACHINE),--json results/build/$(MACHINE).json) $(ARGS)
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 
@@ -12,6 +11,7 @@
 #include "cli/once.hpp"
 #include "cli/peers.hpp"
 #include "cli/progress.hpp"
+#include "cli/summary.hpp"
 #include "cli/table.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -201,24 +201,6 @@ std::string table_for(const std::vector<Row>& rows, bool on_gpu) {
   return on_gpu ? gpu_table_of(rows) : table_of(rows);
 }
 
-// How the chosen variants stand against oneDNN over all problems that it ran.
-std::string summary(const std::vector<Row>& rows) {
-  double logs = 0;
-  double least = 0;
-  int count = 0;
-  for (const Row& row : rows) {
-    const double onednn = time_of(rows, row, "onednn");
-    if (!row.chosen || onednn == 0) continue;
-    const double ratio = onednn / row.median_us;
-    logs += std::log(ratio);
-    least = count == 0 ? ratio : std::min(least, ratio);
-    ++count;
-  }
-  if (count == 0) return {};
-  return fmt::format("Against onednn, {} problems: geometric mean {:.2f}x, least {:.2f}x\n", count,
-                     std::exp(logs / count), least);
-}
-
 // The quickest copy is the limit that the others are held against.
 void note_copies(Results& results) {
   for (const Row& row : results.rows) {
@@ -260,8 +242,9 @@ Status bench(const Flags& flags) {
   }
   const std::string& asked = flags.selection.variants;
   const bool beside_peers = asked == "all" || asked == "auto";
-  fmt::print("{}{}{}", table_for(results.rows, on_gpu), summary(results.rows),
-             beside_peers ? missing(peers(), cases) : "");
+  // The sentence that a reader came for stands last.
+  fmt::print("{}{}{}", table_for(results.rows, on_gpu), beside_peers ? missing(peers(), cases) : "",
+             summary(results.rows));
   return {};
 }
 

@@ -51,6 +51,12 @@ function(onepass_warnings target)
         list(APPEND flags -Wno-error=${guess})
       endforeach()
     endif()
+    # nvcc's own front end, cicc and ptxas.
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings>")
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
+  # The host half of a CUDA source goes to the same compiler.
+  list(JOIN flags "," host_flags)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags}>")
 endfunction()

@@ -28,6 +28,29 @@ if(NOT ONEPASS_CUDA_SOURCES)
   return()
 endif()
 
+# Debian's own package is years behind, and first on PATH. Asked before CMake tries to compile with
+# it, whose answer would be a page about C++20.
+set(ONEPASS_NVCC_LEAST 12.8)
+set(nvcc ${ONEPASS_NVCC})
+if(CMAKE_CUDA_COMPILER)
+  set(nvcc ${CMAKE_CUDA_COMPILER})
+elseif(DEFINED ENV{CUDACXX})
+  set(nvcc $ENV{CUDACXX})
+endif()
+execute_process(COMMAND ${nvcc} --version
+  OUTPUT_VARIABLE nvcc_says ERROR_QUIET RESULT_VARIABLE failed)
+if(NOT failed AND nvcc_says MATCHES "release ([0-9]+\\.[0-9]+)"
+    AND CMAKE_MATCH_1 VERSION_LESS ONEPASS_NVCC_LEAST)
+  string(CONCAT too_old "${nvcc} is ${CMAKE_MATCH_1}, ${ONEPASS_NVCC_LEAST} or later is needed: "
+    "set CUDACXX to one and configure again")
+  unset(ONEPASS_NVCC CACHE)  # looked for again then
+  if(ONEPASS_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "ONEPASS_CUDA is ON, but ${too_old}")
+  endif()
+  message(STATUS "CUDA: ${too_old}; the GPU parts are left out")
+  return()
+endif()
+
 # The architecture of each GPU in this machine. Not CMake's `native`: that gives plain 90 on Hopper,
 # and the tensor-core instructions exist only in 90a (and so on for the later ones).
 function(onepass_gpus_here result)
@@ -91,3 +114,4 @@ find_package(CUDAToolkit REQUIRED)
 set(ONEPASS_CUDA_ENABLED ON)
 message(STATUS
   "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, GPU parts for ${architectures}")
+include(${CMAKE_CURRENT_LIST_DIR}/Memory.cmake)

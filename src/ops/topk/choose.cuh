@@ -19,7 +19,7 @@ namespace onepass::ops::topk {
 struct alignas(16) Tally {
   State<float> state;
   unsigned before;
-  int count = 0;  // of the keys that come with it
+  int count;  // of the keys that come with it; no initialiser: shared memory has no constructors
 };
 
 struct MergeTallies {
