@@ -62,8 +62,9 @@ constexpr int found_bytes(FlashDims dims, int rows) {
   return rows * (dims.columns + kFoundPadding + 2) * static_cast<int>(sizeof(float));
 }
 
-// Rows of a block of 10_mma.
+// Rows and threads of a block of 10_mma.
 constexpr int flash_rows(FlashDims dims) { return dims.dim <= 192 ? 128 : 64; }
+constexpr int flash_threads(FlashDims dims) { return dims.dim == 192 ? 256 : 128; }
 
 // Tiles of rows of all sequences. Where they have lengths of their own, at most.
 constexpr std::int64_t row_tiles(const AttentionFacts& a, int rows) {
@@ -178,7 +179,7 @@ inline Plan flash_plan(const Problem& p, const Machine& m, int rows, int threads
 
 inline Plan mma(const Problem& p, const Machine& m) {
   const FlashDims dims = flash_dims(p.attention.dim);
-  const int threads = dims.dim == 192 ? 256 : 128;
+  const int threads = flash_threads(dims);
   return flash_plan(p, m, flash_rows(dims), threads, 1, threads == 256 ? 1 : 2);
 }
 

@@ -12,6 +12,13 @@ namespace onepass {
 
 inline constexpr int kMostCluster = 16;
 
+// Whether there are any: kernels that only clusters run have no body without.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+inline constexpr bool kHasClusters = true;
+#else
+inline constexpr bool kHasClusters = false;
+#endif
+
 // The blocks of a cluster. What each has in shared memory the others can read between two meetings.
 namespace cluster {
 

@@ -8,27 +8,15 @@
 // Bytes   k and v once; the parts' sums once more.
 // Limits  as 10_mma; up to 16 rows a kv head.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
+//
+// The kernel is flash.cuh's; dims/flash_*.cu compile it.
 
-#include "ops/attention/flash.cuh"
-#include "ops/attention/variants.hpp"
+#include "ops/attention/instances.hpp"
 
 namespace onepass::ops::attention {
-namespace {
-
-template <class Stored>
-Status launch_dim(const AttentionArgs& a, const Plan& plan) {
-  if (a.dim <= 64) return launch_flash<Stored, Shape<64, 64, 1, 1>>(a, plan);
-  if (a.dim <= 96) return launch_flash<Stored, Shape<96, 96, 1, 1>>(a, plan);
-  if (a.dim <= 128) return launch_flash<Stored, Shape<128, 128, 1, 1>>(a, plan);
-  if (a.dim <= 192) return launch_flash<Stored, Shape<192, 192, 1, 1>>(a, plan);
-  if (a.dim <= 256) return launch_flash<Stored, Shape<256, 256, 1, 1>>(a, plan);
-  return launch_flash<Stored, Shape<512, 256, 1, 1>>(a, plan);
-}
-
-}  // namespace
 
 Status gpu_decode(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? launch_dim<BF16>(args, plan) : launch_dim<F16>(args, plan);
+  return with_dim(args.dim, [&]<int Dim>() { return gpu_decode_of<Dim>(args, plan); });
 }
 
 }  // namespace onepass::ops::attention

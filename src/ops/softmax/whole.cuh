@@ -144,6 +144,7 @@ __global__ __launch_bounds__(
     gpu_rows::kBlockThreads,
     whole_blocks_at_once(P* Row::kLanes)) void whole_blocks(const __grid_constant__ FlatArgs args,
                                                             int size) {
+  if constexpr (Clusters && !kHasClusters) return;
   using Fold = std::conditional_t<Clusters, ClusterFold<Merge<float>>, BlockMerge>;
   __shared__ typename Fold::Scratch scratch;
   const Fold everybody(scratch);
