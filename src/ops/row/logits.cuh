@@ -109,6 +109,17 @@ class Transform {
 
   __device__ T operator()(T x, std::int64_t c) const { return apply<1>(*this, {{x}}, c, 1).z[0]; }
 
+  // The same where a call can be spared.
+  template <int N>
+  __device__ Values<T, N> of(Values<T, N> x, std::int64_t c, unsigned live) const {
+    if (capped_ || additive_.data != nullptr || boolean_.data != nullptr) {
+      return apply(*this, x, c, live);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) x.z[k] = live >> k & 1 ? x.z[k] * inner_ : minus_infinity<T>();
+    return x;
+  }
+
  private:
   MaskRow additive_, boolean_;
   bool capped_;
@@ -263,8 +274,7 @@ class AnyLogits {
   __device__ Held hold(const Stored& stored, int i, int end) const {
     Held held;
     widen({stored}, held.z);
-    return Transform<T>::template apply<kLanes>(transform_, held, x_.column(i),
-                                                i < end ? x_.taking_part(i) : 0);
+    return transform_.of(held, x_.column(i), i < end ? x_.taking_part(i) : 0);
   }
 
   template <int P>

@@ -153,17 +153,12 @@ class Racer {
  public:
   __device__ Racer(const Noise& noise, float start) : noise_(noise), start_(start) {}
 
-  // Whether one of four could still win: none of them has more than z + 33 · log(2).
-  __device__ bool may_win(const float (&z)[4]) const {
+  // The four from token 4 · four on; −inf for who does not run. Noise is looked at closely only for those that could still
+  // win: E ≥ w, so that a token can have z − log(w) at most, and none of them more than z + 33 · log(2).
+  __device__ void run(const float (&z)[4], int four) {
     const float largest = fmaxf(fmaxf(z[0], z[1]), fmaxf(z[2], z[3]));
     constexpr float kMostNoise = 23;
-    return (largest - start_) + kMostNoise >= to_beat_;
-  }
-
-  // The four from token 4 · four on; −inf for those that do not run. Noise is looked at closely only where it could still
-  // win: E ≥ w, so that a token can have z − log(w) at most.
-  __device__ void run(const float (&z)[4], int four) {
-    if (!may_win(z)) return;
+    if (!((largest - start_) + kMostNoise >= to_beat_)) return;
     const Words4 words = noise_.of_four(4 * static_cast<std::int64_t>(four));
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -208,26 +203,11 @@ __device__ inline Contest race(const Row& row, int cols, int begin, int end, con
       load_four(row, first + a * step, end, cols, aligned, z[a]);
     }
     see(z, first, step);
-    unsigned close = 0;
 #pragma unroll
-    for (int a = 0; a < kAhead; ++a) close |= racer.may_win(z[a]) ? 1U << a : 0U;
-    // Few are: what looks at them is there once. The first four of a row raise what the others have to beat.
-    const bool begins = i == begin;
-    if (begins) {
-      racer.run(z[0], first);
-      racer.meet();
+    for (int a = 0; a < kAhead; ++a) {
+      racer.run(z[a], first + a * step);
+      if (a == kAhead - 1 || i == begin) racer.meet();
     }
-#pragma unroll 1
-    for (unsigned rest = begins ? close & ~1U : close; rest != 0; rest &= rest - 1) {
-      const int a = __ffs(static_cast<int>(rest)) - 1;
-      float own[4];
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        own[k] = a < 2 ? a == 0 ? z[0][k] : z[1][k] : a == 2 ? z[2][k] : z[3][k];
-      }
-      racer.run(own, first + a * step);
-    }
-    racer.meet();
   }
   return racer.contest();
 }

@@ -58,15 +58,13 @@ __device__ inline void each_element(const Row& row, int cols, bool all, Body bod
       for (int a = 0; a < kAhead; ++a) {
         if (first + a * step < row.packs()) pack[a] = row.fetch(first + a * step);
       }
-      // One pack after another takes the first one's place, so that the body is there for one of them.
-#pragma unroll 1
-      for (int a = 0; a < kAhead && first + a * step < row.packs(); ++a) {
-        float x[Row::kLanes];
-        Row::values(pack[0], x);
-        const std::int64_t column = row.column(first + a * step);
 #pragma unroll
-        for (int k = 0; k < Row::kLanes; ++k) look(x[k], column + k);
-        pack[0] = pack[1];
+      for (int a = 0; a < kAhead; ++a) {
+        if (first + a * step >= row.packs()) break;
+        float x[Row::kLanes];
+        Row::values(pack[a], x);
+#pragma unroll
+        for (int k = 0; k < Row::kLanes; ++k) look(x[k], row.column(first + a * step) + k);
       }
     }
     if (thread < row.edges()) look(row.edge(thread), row.edge_column(thread));
