@@ -107,11 +107,13 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	$(program) profile --problem "attention 2x16x2048x128 bf16" --variants flash_mma,hopper \
 	  --json results/$(MACHINE)/attention_profile.json
 
-python: setup ## the Python package, built and installed in a virtual environment, build/python/venv
-	JOBS=$(JOBS) scripts/python.sh install
+# The package has the library of the tree that is built already, or that is quick to build.
+python_tree = build/$(if $(wildcard build/release/src/libonepass.*),release,$(demo_tree))
+python: $(python_tree)/build.ninja ## the Python package, built and installed in a virtual environment, build/python/venv
+	JOBS=$(JOBS) TREE=$(python_tree) scripts/python.sh install
 
-python-test: setup ## its tests there (TORCH=1: with PyTorch even where its wheel brings CUDA along; ARGS=...)
-	JOBS=$(JOBS) scripts/python.sh test $(ARGS)
+python-test: $(python_tree)/build.ninja ## its tests there (TORCH=0: without PyTorch, 5 GB; ARGS=... for pytest)
+	JOBS=$(JOBS) TREE=$(python_tree) scripts/python.sh test $(ARGS)
 
 python-check: setup ## ruff and mypy on the Python files, changing nothing
 	scripts/python.sh check

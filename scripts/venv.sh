@@ -1,0 +1,53 @@
+# Sourced by the scripts for the Python package: virtual environments, and what is installed there.
+# Uses $python, the interpreter, and $chore, the name that messages begin with. Packages are installed by uv, which
+# takes seconds where pip takes minutes; uv itself comes from pip, into build/python/tools.
+
+tools=build/python/tools
+uv() { "$tools/bin/uv" --quiet --no-progress "$@"; }
+
+# fail WHAT: ends with one line, which tells of a full disk where that is the reason.
+fail() {
+  local free
+  free="$(df -Pk . | awk 'NR == 2 { print int($4 / 1024) }')"
+  if ((free < 100)); then
+    echo "$chore: the disk is full, $free MB are left: make room, then run this again ($1)" >&2
+  else
+    echo "$chore: $1" >&2
+  fi
+  exit 1
+}
+
+# has_uv: whether uv is there, now.
+has_uv() {
+  [[ -x $tools/bin/uv ]] || {
+    "$python" -m venv --clear "$tools" &&
+      "$tools/bin/python" -m pip --quiet --disable-pip-version-check install --retries 2 'uv>=0.5'
+  } || return 1
+  # uv has settings of its own; where packages come from was perhaps told to pip alone.
+  local index
+  index="${PIP_INDEX_URL:-$("$tools/bin/python" -m pip config get global.index-url 2>/dev/null || true)}"
+  [[ -z $index ]] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
+  [[ -z ${PIP_CERT-} ]] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
+}
+
+# has_venv DIR: whether there is a virtual environment of $python, now. One of another interpreter is replaced.
+has_venv() {
+  local same='import sys; print(sys.version, sys.base_prefix)'
+  [[ "$("$1/bin/python" -c "$same" 2>/dev/null)" == "$("$python" -c "$same")" ]] || uv venv --clear --python "$python" "$1"
+}
+
+# install DIR PACKAGE...: into that environment. Quick, and without the network, where all are there already.
+install() {
+  local venv=$1
+  shift
+  uv pip install --python "$venv/bin/python" "$@"
+}
+
+free_gb() { df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }'; }
+
+# Checks that every chore begins with.
+[[ -n "$(command -v "$python")" ]] || fail "no interpreter '$python': install Python 3.10 or later, or name one: PYTHON=…"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+  fail "$("$python" --version) is too old: 3.10 or later is needed, PYTHON=… names another"
+mkdir -p build/python 2>/dev/null && [[ -w build/python ]] ||
+  fail "build/python cannot be written: make this folder writable, or copy it to one that is"
