@@ -15,7 +15,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench verify \
-  gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install format check \
   readme walk clean
 
 help: ## this list
@@ -114,6 +114,12 @@ python: $(python_tree)/build.ninja ## the Python package, built and installed in
 
 python-test: $(python_tree)/build.ninja ## its tests there (TORCH=0: without PyTorch, 5 GB; ARGS=... for pytest)
 	JOBS=$(JOBS) TREE=$(python_tree) scripts/python.sh test $(ARGS)
+
+wheel: setup ## wheels in dist/ with the package and the program, for any Linux with glibc 2.34 (CMAKE_FLAGS=...)
+	JOBS=$(JOBS) CMAKE_FLAGS="$(CMAKE_FLAGS)" scripts/wheel.sh
+
+wheel-test: ## install them where there is no compiler, and test them (ARGS=--here: with python3 as it is, no network)
+	scripts/wheel_test.sh $(ARGS)
 
 python-check: setup ## ruff and mypy on the Python files, changing nothing
 	scripts/python.sh check

@@ -40,7 +40,7 @@ fi
 headers="$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
 [[ -e "$headers/Python.h" ]] || give_up "Python's headers are missing (python3-dev on Debian): no Python.h in $headers"
 [[ -e $tree/build.ninja ]] || fail "$tree is not configured: run 'make build' first, or 'make python'"
-install "$venv" 'scikit-build-core>=0.10' 'nanobind>=2.2' ||
+install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2' ||
   give_up "the packages to build with cannot be had: a network is needed the first time"
 
 # The library is that of the tree, which the C++ tests and the program have, too.

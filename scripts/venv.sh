@@ -43,6 +43,21 @@ install() {
   uv pip install --python "$venv/bin/python" "$@"
 }
 
+# interpreter VERSION: prints a Python of that version, with the headers that an extension is built with.
+interpreter() {
+  local candidate
+  for candidate in "$python" "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    "$candidate" - "$1" 2>/dev/null <<'PYTHON' && return
+import os, sys, sysconfig
+headers = os.path.join(sysconfig.get_path("include"), "Python.h")
+if "%d.%d" % sys.version_info[:2] != sys.argv[1] or not os.path.exists(headers):
+    sys.exit(1)
+print(sys.executable)
+PYTHON
+  done
+  return 1
+}
+
 free_gb() { df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }'; }
 
 # Checks that every chore begins with.
