@@ -54,7 +54,7 @@ for version in 3.10 3.11; do
 done
 ((${#built[@]})) || fail "no interpreter with headers was found: install python3-dev, or name one: PYTHON=…"
 
-"$tools/bin/twine" check --strict dist/onepass-*.whl || fail "an index would not take a wheel: see above"
+NO_COLOR=1 "$tools/bin/twine" check --strict dist/onepass-*.whl || fail "an index would not take a wheel: see above"
 parts="with the GPU parts"
 grep -q 'CUDA_ENABLED ON' build/wheel/tree/settings.cmake || parts="without GPU parts"
 ls -l dist/onepass-*.whl | awk -v parts="$parts" '{ printf "wheel: %.1f MB, %s: %s\n", $5 / 1e6, parts, $9 }'

@@ -10,6 +10,6 @@ def main() -> None:
     if not os.path.exists(program):
         sys.exit(
             "onepass: this package was built without the program: "
-            "pip install . -C cmake.define.ONEPASS_BUILD_CLI=ON has it, and so has the tree after `make build`"
+            "take a wheel of `make wheel`, or pip install . -C cmake.define.ONEPASS_BUILD_CLI=ON"
         )
     os.execv(program, [program, *sys.argv[1:]])
