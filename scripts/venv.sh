@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts for the Python package: virtual environments, and what is installed there.
 # Uses $python, the interpreter, and $chore, the name that messages begin with. Packages are installed by uv, which
 # takes seconds where pip takes minutes; uv itself comes from pip, into build/python/tools.

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,8 +125,10 @@ def dtype(request: pytest.FixtureRequest, library: Library) -> str:
     return request.param
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line: how many tests ran, and what the others want."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """One line after all that pytest has to say: how many tests ran, and what the others want."""
+    yield
     stats = {outcome: terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed", "error", "skipped")}
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in stats["skipped"])
     wants = [f"{n} {why if n == 1 else why.replace('wants ', 'want ', 1)}" for why, n in reasons.most_common()]
