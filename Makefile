@@ -15,7 +15,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
-  gpu-verify gpu-sanitize gpu-bench python python-test python-check install format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install format check \
   build-report readme walk clean
 
 help: ## this list
@@ -111,11 +111,19 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	$(program) profile --problem "attention 2x16x2048x128 bf16" --variants flash_mma,hopper \
 	  --json results/$(MACHINE)/attention_profile.json
 
-python: setup ## the Python package, built and installed in a virtual environment, build/python/venv
-	JOBS=$(JOBS) scripts/python.sh install
+# The package has the library of the tree that is built already, or that is quick to build.
+python_tree = build/$(if $(wildcard build/release/src/libonepass.*),release,$(demo_tree))
+python: $(python_tree)/build.ninja ## the Python package, built and installed in a virtual environment, build/python/venv
+	JOBS=$(JOBS) TREE=$(python_tree) scripts/python.sh install
 
-python-test: setup ## its tests there (TORCH=1: with PyTorch even where its wheel brings CUDA along; ARGS=...)
-	JOBS=$(JOBS) scripts/python.sh test $(ARGS)
+python-test: $(python_tree)/build.ninja ## its tests there (TORCH=0: without PyTorch, 5 GB; ARGS=... for pytest)
+	JOBS=$(JOBS) TREE=$(python_tree) scripts/python.sh test $(ARGS)
+
+wheel: setup ## wheels in dist/ with the package and the program, for any Linux with glibc 2.34 (CMAKE_FLAGS=...)
+	JOBS=$(JOBS) CMAKE_FLAGS="$(CMAKE_FLAGS)" scripts/wheel.sh
+
+wheel-test: ## install them where there is no compiler, and test them (ARGS=--here: with python3 as it is, no network)
+	scripts/wheel_test.sh $(ARGS)
 
 python-check: setup ## ruff and mypy on the Python files, changing nothing
 	scripts/python.sh check

@@ -4,57 +4,55 @@
 #   scripts/python.sh install               builds and installs it
 #   scripts/python.sh test [--if-possible]  and what its tests need; then pytest, with all further arguments.
 #     --if-possible: where Python's headers or packages cannot be had, one line says so, and all is well.
-# PYTHON: the interpreter (python3). TORCH=1: PyTorch even where its wheel brings CUDA along, TORCH=0: never.
+# PYTHON: the interpreter (python3). TREE: the build tree whose library goes in (build/release). TORCH=0: no PyTorch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-chore="${1-}"
-[[ "$chore" =~ ^(check|install|test)$ ]] || { sed -n '2,7p' "$0" >&2; exit 2; }
+task="${1-}"
+[[ "$task" =~ ^(check|install|test)$ ]] || { sed -n '2,7p' "$0" >&2; exit 2; }
 shift
 if_possible=false
 if [[ "${1-}" == --if-possible ]]; then if_possible=true; shift; fi
 
-give_up() {
-  if $if_possible; then
-    echo "python: SKIPPED, no test of the Python package was run: $1"
-    exit 0
-  fi
-  echo "python: $1" >&2
-  exit 1
-}
-
+chore=python
 python="${PYTHON:-python3}"
+tree="${TREE:-build/release}"
 venv=build/python/venv
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || give_up "$python is older than 3.10"
-headers="$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
-[[ -e "$headers/Python.h" ]] || give_up "Python's headers are missing: no Python.h in $headers"
-if [[ ! -x $venv/bin/pip ]]; then
-  "$python" -m venv --clear "$venv" || give_up "$python cannot make a virtual environment"
-fi
-pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+source scripts/venv.sh
 
-if [[ "$chore" == check ]]; then
-  pip install ruff mypy
+has_uv || give_up "uv cannot be had: a network is needed the first time (and python3-venv on Debian)"
+has_venv "$venv" || fail "$python cannot make a virtual environment in $venv"
+
+if [[ "$task" == check ]]; then
+  install "$venv" ruff mypy || fail "ruff and mypy cannot be had: a network is needed the first time"
   "$venv/bin/ruff" check python examples
   "$venv/bin/ruff" format --check python examples
   exec "$venv/bin/mypy"
 fi
 
-pip install 'scikit-build-core>=0.10' 'nanobind>=2.2' || give_up "the packages to build with cannot be had"
-# Without a GPU, minutes of nvcc would bring nothing that could be run.
-settings=(-C build-dir=build/python/tree)
-compgen -G '/dev/nvidia[0-9]*' >/dev/null || settings+=(-C cmake.define.ONEPASS_CUDA="${ONEPASS_CUDA:-OFF}")
-CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-2}" pip install --no-build-isolation --force-reinstall --no-deps \
-  "${settings[@]}" .
-"$venv/bin/python" -c 'import onepass; print("python: onepass", onepass.__version__, "in", "'"$venv"'")'
-[[ "$chore" == test ]] || exit 0
+headers="$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+[[ -e "$headers/Python.h" ]] || give_up "Python's headers are missing (python3-dev on Debian): no Python.h in $headers"
+[[ -e $tree/build.ninja ]] || fail "$tree is not configured: run 'make build' first, or 'make python'"
+install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2' ||
+  give_up "the packages to build with cannot be had: a network is needed the first time"
 
-pip install -r python/tests/requirements.txt || give_up "the packages of the tests cannot be had"
-default=0
-[[ "$(uname -m)" == aarch64 ]] && default=1
-if [[ "${TORCH:-$default}" == 1 ]]; then
-  pip install -r python/tests/requirements-torch.txt || echo "python: PyTorch cannot be had, its tests are skipped"
-else
-  echo "python: PyTorch's tests are skipped: its wheel for $(uname -m) is several GB; TORCH=1 installs it"
+# The library is that of the tree, which the C++ tests and the program have, too.
+cmake --build "$tree" --parallel "${JOBS:-2}" --target onepass
+CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-2}" install "$venv" --no-build-isolation --no-deps --reinstall \
+  -C build-dir=build/python/tree -C cmake.define.ONEPASS_USE_TREE="$PWD/$tree" . || fail "the extension was not built"
+"$venv/bin/python" -c 'import onepass; print("python: onepass", onepass.__version__, "in", "'"$venv"'")'
+[[ "$task" == test ]] || exit 0
+
+install "$venv" -r python/tests/requirements.txt ||
+  give_up "the packages of the tests cannot be had: a network is needed the first time"
+if [[ "${TORCH:-1}" == 0 ]]; then
+  echo "python: PyTorch's tests are skipped, as TORCH=0 says"
+elif (($(free_mb) < 12000)) && ! compgen -G "$venv/lib/*/site-packages/torch" >/dev/null; then
+  echo "python: PyTorch's tests are skipped: it takes up to 12 GB with uv's cache, and $(free_mb) MB are left"
+elif ! install "$venv" -r python/tests/requirements-torch.txt; then
+  echo "python: PyTorch's tests are skipped: its packages cannot be had, a network is needed the first time"
 fi
+# All of them run side by side: a thread that waits by spinning would take the core of another test.
+export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
+(($#)) || set -- -n "${JOBS:-2}" --dist worksteal
 exec "$venv/bin/python" -m pytest "$@"

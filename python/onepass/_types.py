@@ -1,6 +1,7 @@
 """What the functions are made of: names for what they take, documentation that they share, and their bodies."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -67,10 +68,12 @@ _OUTPUT = """\
 
 
 def documented(function: F) -> F:
-    """Fills in what all ops share."""
+    """Fills in what all ops share. Since 3.13 the compiler takes a doc string's indentation away; here, so do we."""
     assert function.__doc__ is not None
+    doc = inspect.cleandoc(function.__doc__)
     for name, text in (("logits", _LOGITS), ("attention", _ATTENTION), ("output", _OUTPUT)):
-        function.__doc__ = function.__doc__.replace(f"    {{{name}}}", text)
+        doc = doc.replace(f"{{{name}}}", inspect.cleandoc(text))
+    function.__doc__ = doc
     return function
 
 

@@ -1,6 +1,8 @@
 """The libraries whose arrays every op is tried on, on each device that is there."""
 
 import importlib.util
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +44,9 @@ class Library:
             import cupy
 
             return cupy.asarray(values.astype(dtype))
-        import jax.numpy
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
 
         return jax.numpy.asarray(values, dtype=dtype)
 
@@ -86,7 +90,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "library" in metafunc.fixturenames:
         metafunc.parametrize("library", _libraries(), ids=lambda library: f"{library.name}-{library.device}")
     if "device" in metafunc.fixturenames:
-        gpu = pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="no GPU"))
+        gpu = pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="wants a GPU"))
         metafunc.parametrize("device", ["cpu", gpu])
 
 
@@ -96,11 +100,11 @@ def _libraries() -> list[Any]:
 
     libraries = [
         param("numpy", "cpu", True, ""),
-        param("torch", "cpu", has("torch"), "no torch"),
-        param("torch", "cuda", has_gpu(), "no torch with a GPU"),
-        param("jax", "cpu", has("jax"), "no jax"),
+        param("torch", "cpu", has("torch"), "wants torch"),
+        param("torch", "cuda", has_gpu(), "wants a GPU"),
+        param("jax", "cpu", has("jax"), "wants jax"),
     ]
-    return libraries + ([param("cupy", "cuda", has_gpu(), "no GPU")] if has("cupy") else [])
+    return libraries + ([param("cupy", "cuda", has_gpu(), "wants a GPU")] if has("cupy") else [])
 
 
 @pytest.fixture
@@ -109,8 +113,6 @@ def random() -> np.random.Generator:
 
 
 def dtypes_of(library: Library) -> list[str]:
-    if library.name == "jax":
-        return ["float32", "float16", "bfloat16"]  # 64 bits are switched off
     if library.name == "cupy" or (library.name == "numpy" and not has("ml_dtypes")):
         return ["float32", "float16", "float64"]
     return ["float32", "float16", "bfloat16", "float64"]
@@ -121,3 +123,15 @@ def dtype(request: pytest.FixtureRequest, library: Library) -> str:
     if request.param not in dtypes_of(library):
         pytest.skip(f"{library.name} has no {request.param} here")
     return request.param
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """One line after all that pytest has to say: how many tests ran, and what the others want."""
+    yield
+    stats = {outcome: terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed", "error", "skipped")}
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in stats["skipped"])
+    wants = [f"{n} {why if n == 1 else why.replace('wants ', 'want ', 1)}" for why, n in reasons.most_common()]
+    counts = [f"{len(stats[outcome])} {outcome}" for outcome in ("passed", "failed", "error") if stats[outcome]]
+    skipped = f"{len(stats['skipped'])} skipped" + (": " + ", ".join(wants) if wants else "")
+    terminalreporter.write_line("python: " + ", ".join([*counts, skipped]))

@@ -12,10 +12,12 @@ import onepass
 
 
 def test_nothing_is_copied(library):
-    if library.name == "jax":
-        pytest.skip("its arrays cannot be written into")
     x = library.array(np.zeros((4, 8), np.float32))
     out = library.array(np.ones((4, 8), np.float32))
+    if library.name == "jax":  # its arrays cannot be written into
+        with pytest.raises(ValueError, match="out: is read-only"):
+            onepass.softmax(x, out=out)
+        return
     assert onepass.softmax(x, out=out) is out
     np.testing.assert_allclose(library.numpy(out), 1 / 8)
     assert onepass.softmax(x, out=x) is x
@@ -111,8 +113,18 @@ def test_out_that_overlaps():
         onepass.softmax(x[:2], out=x[1:])
 
 
+@pytest.mark.skipif(not has("jax"), reason="wants jax")
+def test_jax_whose_64_bits_are_switched_off():
+    import jax
+
+    with jax.enable_x64(False):
+        values, indices = onepass.topk(jax.numpy.zeros((2, 3)), 2)
+        assert values.dtype == np.float32 and indices.dtype == np.int32
+        assert onepass.softmax(jax.numpy.zeros((2, 3)), dtype="float64").dtype == np.float32
+
+
 def test_arrays_of_several_libraries_meet():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="wants torch")
     mask = np.array([True, False, True])
     np.testing.assert_allclose(onepass.softmax(torch.zeros(2, 3), mask=mask), [[0.5, 0, 0.5]] * 2)
     out = np.zeros((2, 3), np.float32)
@@ -159,13 +171,13 @@ def test_devices():
         onepass.softmax(Elsewhere(x, METAL))
 
 
-@pytest.mark.skipif(onepass.has_cuda and has_gpu(), reason="there is a GPU")
+@pytest.mark.skipif(onepass.has_cuda and has_gpu(), reason="wants a machine without a GPU")
 def test_a_gpu_that_is_not_there():
     with pytest.raises(NotImplementedError, match="cuda: "):
         onepass.softmax(Elsewhere(np.zeros((2, 4), np.float32), CUDA))
 
 
-@pytest.mark.skipif(not has("torch"), reason="no torch")
+@pytest.mark.skipif(not has("torch"), reason="wants torch")
 class TestTorch:
     def test_no_gradient_is_lost_in_silence(self):
         import torch
@@ -212,7 +224,7 @@ class TestTorch:
         with FakeTensorMode(), pytest.raises((TypeError, ValueError), match="x"):
             onepass.softmax(torch.zeros(2, 3))
 
-    @pytest.mark.skipif(not has_gpu(), reason="no GPU")
+    @pytest.mark.skipif(not has_gpu(), reason="wants a GPU")
     def test_devices_must_agree(self):
         import torch
 
@@ -222,7 +234,7 @@ class TestTorch:
         with pytest.raises(ValueError, match="out: is on the CPU"):
             onepass.softmax(x, out=torch.zeros(2, 3))
 
-    @pytest.mark.skipif(not has_gpu(), reason="no GPU")
+    @pytest.mark.skipif(not has_gpu(), reason="wants a GPU")
     def test_works_on_the_current_stream(self):
         import torch
 
@@ -236,7 +248,7 @@ class TestTorch:
         side.synchronize()
         torch.testing.assert_close(y, expected)
 
-    @pytest.mark.skipif(not has_gpu() or __import__("torch").cuda.device_count() < 2, reason="no second GPU")
+    @pytest.mark.skipif(not has_gpu() or __import__("torch").cuda.device_count() < 2, reason="wants a second GPU")
     def test_another_gpu_than_the_current_one(self):
         import torch
 

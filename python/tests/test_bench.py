@@ -6,7 +6,7 @@ import json
 import pytest
 from conftest import has
 
-pytest.importorskip("torch")
+pytest.importorskip("torch", reason="wants torch")
 
 from onepass.bench.__main__ import main  # noqa: E402
 
@@ -52,7 +52,7 @@ def test_flops_count_what_no_mask_hides():
 
 def test_absent_peers_are_named(capsys):
     if has("quack"):
-        pytest.skip("quack is installed")
+        pytest.skip("wants a machine without quack")
     main(["softmax", "--shapes", "4x64", "--dtype", "float32", "--device", "cpu", "--peers", "onepass,quack"])
     assert "quack: not installed" in capsys.readouterr().out
 
@@ -88,7 +88,7 @@ MEASURED = {
 
 @pytest.mark.parametrize("name", ["picture.png", "picture.svg"])
 def test_plot(name, tmp_path):
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="wants matplotlib")
     (tmp_path / "out.json").write_text(json.dumps(MEASURED))
     assert main(["plot", str(tmp_path / "out.json"), str(tmp_path / name)]) == 0
     assert (tmp_path / name).stat().st_size > 1000

@@ -15,14 +15,14 @@ def test_sample_from_logits(capsys):
 
 
 def test_train():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="wants torch")
     torchs, ours = runpy.run_path(str(EXAMPLES / "train.py"))["main"]()
     np.testing.assert_allclose(ours, torchs, rtol=1e-2)
     assert ours[-1] < 0.6 * ours[0]
 
 
 def test_tiny_transformer():
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="wants torch")
     torchs, ours = runpy.run_path(str(EXAMPLES / "tiny_transformer.py"))["main"]()
     assert ours.tolist() == torchs.tolist()
     assert all(len(set(row)) > 5 for row in ours.tolist()), "not one token again and again"

@@ -133,7 +133,7 @@ def test_as_an_attribute_of_a_class():
     assert (Layer().activation(np.zeros(2)) == 0.5).all()
 
 
-@pytest.mark.skipif(not has("torch"), reason="no torch")
+@pytest.mark.skipif(not has("torch"), reason="wants torch")
 def test_documentation_of_torch():
     import torch
 

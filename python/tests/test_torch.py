@@ -2,7 +2,7 @@
 
 import pytest
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="wants torch")
 
 import torch.nn.functional as F  # noqa: E402, N812
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -235,7 +235,7 @@ def test_compile(dynamic, device):
         torch.testing.assert_close(mine.grad, theirs.grad)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
 @pytest.mark.parametrize("shape", [(64, 1000), (1, 1 << 20)])  # the second needs workspace
 def test_cuda_graph(shape):
     x = torch.randn(shape, device="cuda")

@@ -5,7 +5,7 @@ import functools
 import pytest
 from conftest import has
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="wants torch")
 
 import torch.nn.functional as F  # noqa: E402, N812
 
@@ -85,7 +85,7 @@ def test_compile(dynamic, device):
         torch.testing.assert_close(got[1], onepass.torch.attention(q, k, v))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="wants a GPU")
 @pytest.mark.parametrize("queries", [1, 64])  # with one, keys are cut and workspace is needed
 def test_cuda_graph(queries):
     q, k, v = inputs("cuda", queries, 4096, torch.bfloat16, dim=64)
@@ -100,7 +100,7 @@ def test_cuda_graph(queries):
 
 # Hugging Face transformers.
 
-needs_transformers = pytest.mark.skipif(not has("transformers"), reason="transformers is not installed")
+needs_transformers = pytest.mark.skipif(not has("transformers"), reason="wants transformers")
 
 
 @functools.cache
