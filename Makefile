@@ -48,11 +48,13 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 	build/$(demo_tree)/cli/onepass verify
 	OMP_PROC_BIND=true build/$(demo_tree)/cli/onepass bench --workload workloads/demo.txt --variants auto
 
-# The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
-# would build it too.
-test: build build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
+# Where there is no GPU, one architecture proves that the CUDA parts compile; a release has both. The sanitizer tree is
+# built before ctest only for its progress to be seen; the test that uses it would build it too.
+test_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,test)
+test: build/$(test_tree)/build.ninja build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
+	cmake --build build/$(test_tree) --parallel $(JOBS)
 	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
-	JOBS=$(JOBS) scripts/run_tests.py --parallel $(JOBS)
+	JOBS=$(JOBS) TREE=build/$(test_tree) scripts/run_tests.py --preset $(test_tree) --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
 	cmake --build build/sanitize --parallel $(JOBS)

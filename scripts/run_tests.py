@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every runner of tests, whatever became of the one before, and adds up what they report.
 
-    scripts/run_tests.py [--parallel N]
+    scripts/run_tests.py [--preset release] [--parallel N]
 
 The last line is `N passed, N failed, N skipped`, over ctest and pytest; exit 1 when anything failed.
 """
@@ -14,7 +14,6 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON_REPORT = ROOT / "build/python/junit.xml"
-CTEST_REPORT = ROOT / "build/release/junit.xml"
 
 
 def counted(report, failed):
@@ -49,11 +48,13 @@ def run(command, report):
 
 def main():
     parser = argparse.ArgumentParser(prog="run_tests.py", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--preset", default="release", help="the tree whose tests run")
     parser.add_argument("--parallel", default="2", help="tests of ctest at once")
     arguments = parser.parse_args()
+    ctest_report = ROOT / "build" / arguments.preset / "junit.xml"
     totals = [run(["scripts/python.sh", "test", "--if-possible", f"--junitxml={PYTHON_REPORT}"], PYTHON_REPORT),
-              run(["ctest", "--preset", "release", "--parallel", arguments.parallel, "--no-label-summary",
-                   "--output-junit", str(CTEST_REPORT)], CTEST_REPORT)]
+              run(["ctest", "--preset", arguments.preset, "--parallel", arguments.parallel, "--no-label-summary",
+                   "--output-junit", str(ctest_report)], ctest_report)]
     passed, failed, skipped = map(sum, zip(*totals))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0
