@@ -2,30 +2,24 @@
 #pragma once
 
 #include "ops/row/launch.cuh"
+#include "ops/topk/stored.hpp"
 #include "ops/topk/team.cuh"
 
 namespace onepass::ops::topk {
 
-// Calls body(Type<In>) with the stored type of x.
-template <class Body>
-Status with_stored(const RowArgs& args, Body body) {
-  switch (args.logits.x.dtype) {
-    case DType::f16: return body(Type<F16>{});
-    case DType::bf16: return body(Type<BF16>{});
-    default: return body(Type<float>{});
+// Calls body(Type<Row>) with the row of a stored type that a plan has.
+template <class In, class Body>
+Status with_choose_row_of(const Plan& plan, Body body) {
+  if (plan.general) return body(Type<ChooseRow<In, void>>{});
+  if (plan.packs == gpu_choose::kManyPacks) {
+    return body(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
   }
+  return body(Type<ChooseRow<In, In>>{});
 }
-
-// Calls body(Type<Row>).
 template <class Body>
 Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
-  return with_stored(args, [&]<class In>(Type<In>) {
-    if (plan.general) return body(Type<ChooseRow<In, void>>{});
-    if (plan.packs == gpu_choose::kManyPacks) {
-      return body(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
-    }
-    return body(Type<ChooseRow<In, In>>{});
-  });
+  return with_stored(args,
+                     [&]<class In>(Type<In>) { return with_choose_row_of<In>(plan, body); });
 }
 
 template <class Place = Operand>
