@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/attention/layout.hpp"

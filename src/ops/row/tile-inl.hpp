@@ -15,7 +15,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
 #include "merge/lane-inl.hpp"
@@ -35,7 +35,7 @@ struct Buffers {
 
 // out[i] = f(in[i]).
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
-HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
+ONEPASS_FORCED void Map(D d, const Stored* in, size_t n, T* out, F f) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(f(LoadAs(d, in + i)), d, out + i);
@@ -44,7 +44,7 @@ HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
 
 // out[i] = f(a[i], b[i]).
 template <class D, class F, class T = hn::TFromD<D>>
-HWY_INLINE void Map2(D d, const T* a, const T* b, size_t n, T* out, F f) {
+ONEPASS_FORCED void Map2(D d, const T* a, const T* b, size_t n, T* out, F f) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -82,7 +82,7 @@ class RowReader {
   // Calls body with a pointer to the tile in the type it is stored in, where a vector load can
   // convert that; staged in `buffer` otherwise.
   template <class Body>
-  HWY_INLINE auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
+  ONEPASS_FORCED auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
     if (dense()) {
       if (dtype_ == kOwn) return body(at<T>(c));
       if constexpr (kVectorConvert<T, BF16>) {
@@ -151,7 +151,7 @@ class LogitsReader {
   bool unstaged() const { return plain_ && x_.unstaged(); }
 
   template <class Body>
-  HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+  ONEPASS_FORCED auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
     return plain_ ? x_.with_tile(c, n, buffers.x, body) : body(staged(c, n, buffers));
   }
 
@@ -234,7 +234,7 @@ class RowWriter {
   bool dense(DType dtype) const { return stride_ == 1 && dtype_ == dtype; }
 
   // Asks for the lines of n columns from c on, where that helps the stores to come.
-  HWY_INLINE void fetch(int64_t c, size_t n) const {
+  ONEPASS_FORCED void fetch(int64_t c, size_t n) const {
     if (streaming_ || stride_ != 1) return;
     const size_t size = size_of(dtype_);
     Fetch<true>(data_, static_cast<size_t>(c) * size, n * size);
@@ -259,7 +259,7 @@ class RowWriter {
 
   // Calls body with where column c is, if vectors can be streamed there; false if not.
   template <class Body>
-  HWY_INLINE bool with_stream(int64_t c, bool paired, Body body) const {
+  ONEPASS_FORCED bool with_stream(int64_t c, bool paired, Body body) const {
     if (!streaming_ || stride_ != 1) return false;
     return with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
       Stored* p = static_cast<Stored*>(data_) + c;
@@ -290,7 +290,7 @@ class RowWriter {
 
  private:
   template <class D, class Stored>
-  HWY_INLINE void store_dense(D d, const T* values, size_t n, T factor, Stored* p) const {
+  ONEPASS_FORCED void store_dense(D d, const T* values, size_t n, T factor, Stored* p) const {
     constexpr size_t kVectors = kGroup<T, Stored>;
     const hn::Vec<D> scaled = hn::Set(d, factor);
     const size_t lanes = hn::Lanes(d);

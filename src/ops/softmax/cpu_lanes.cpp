@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/row/run.hpp"
@@ -30,12 +31,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kStrip = 128;
 
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const Stored* p, size_t count) {
+ONEPASS_FORCED hn::Vec<D> LoadSome(D d, const Stored* p, size_t count) {
   return count == hn::Lanes(d) ? LoadLanes(d, p) : LoadTail(d, p, count, T(0));
 }
 
 template <class D, class Stored>
-HWY_INLINE void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
+ONEPASS_FORCED void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
   count == hn::Lanes(d) ? StoreLanes(d, v, p) : StoreTail(d, v, p, count);
 }
 

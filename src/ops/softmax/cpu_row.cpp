@@ -19,7 +19,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/drive-inl.hpp"
 #include "ops/row/lse-inl.hpp"
@@ -49,7 +49,7 @@ struct StateBody {
 
     // Calls body with a tile of logits, in pairs where its weights will be.
     template <class Body>
-    HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+    ONEPASS_FORCED auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
       return z.with_tile(c, n, buffers, [this, body](auto* p) ONEPASS_INLINE {
         if constexpr (std::is_same_v<decltype(p), const BF16*>) {
           if (paired) return body(AnyOrder(p));
@@ -219,7 +219,7 @@ class RowOverlap {
   // Calls each(c, n) with pieces of a part: all of it, unless its logits have to be staged or tiles
   // are asked for.
   template <class Each>
-  static HWY_INLINE void in_pieces(const Row& row, Columns part, bool tiles, Each each) {
+  static ONEPASS_FORCED void in_pieces(const Row& row, Columns part, bool tiles, Each each) {
     const int64_t most = row.z.unstaged() && !tiles ? part.end - part.begin : kTile;
     for (int64_t c = part.begin; c < part.end; c += most) {
       each(c, static_cast<size_t>(std::min(most, part.end - c)));
@@ -242,7 +242,7 @@ class RowOverlap {
 
   // The sum of what sum(z, n, kept) gives for pieces of a part.
   template <class Sum>
-  HWY_INLINE double sum_of(const Row& row, Columns part, bool tiles, Sum sum) const {
+  ONEPASS_FORCED double sum_of(const Row& row, Columns part, bool tiles, Sum sum) const {
     double total = 0;
     in_pieces(row, part, tiles, [&](int64_t c, size_t n) HWY_ATTR {
       T* const kept = weights(row, c);
@@ -253,13 +253,13 @@ class RowOverlap {
   }
 
   template <class Stored>
-  static HWY_INLINE auto exp_around(const Stored*, T reference) {
+  static ONEPASS_FORCED auto exp_around(const Stored*, T reference) {
     return ExpAround<D, Stored>(D(), reference);
   }
 
   struct Nothing {
     template <class Vectors>
-    HWY_INLINE void operator()(size_t, Vectors) const {}
+    ONEPASS_FORCED void operator()(size_t, Vectors) const {}
   };
 
   // With the row before in turns where they are not aligned, at once between.

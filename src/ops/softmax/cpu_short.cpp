@@ -14,7 +14,7 @@
 
 #include <cmath>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
@@ -29,14 +29,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows to come, read and written.
 template <class In, class Out>
-HWY_INLINE void FetchRows(const In* x, const Out* y, size_t count) {
+ONEPASS_FORCED void FetchRows(const In* x, const Out* y, size_t count) {
   Fetch(x, kFetchAhead * sizeof(In), count * sizeof(In));
   Fetch<true>(y, kFetchAhead * sizeof(Out), count * sizeof(Out));
 }
 
 // A row of K vectors that never leaves the registers.
 template <bool Log, size_t K, class In, class Out>
-HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
+ONEPASS_FORCED void RegisterRow(const In* x, Out* y, size_t cols) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
@@ -71,7 +71,7 @@ HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
 
 // A row that takes more registers than there are: its weights wait in L1, its logits where they are.
 template <bool Log, class In, class Out>
-HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
+ONEPASS_FORCED void CachedRow(const In* x, Out* y, size_t cols) {
   HWY_ALIGN float weights[kShortCols + kGrain];
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -99,7 +99,7 @@ HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
 }
 
 template <class In, class Out, class OneRow>
-HWY_INLINE void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
+ONEPASS_FORCED void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
   const RowSpace& space = args.space;
   const auto cols = static_cast<size_t>(space.cols);
   const int64_t rows = args.end_row - args.first_row;

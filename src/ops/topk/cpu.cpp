@@ -18,7 +18,7 @@
 #include <functional>
 #include <limits>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/lse-inl.hpp"
 #include "ops/row/run.hpp"
