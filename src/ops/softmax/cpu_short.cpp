@@ -107,19 +107,13 @@ ONEPASS_FORCED void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) 
   const int64_t x_stride = args.logits.x.row_strides[0];
   const int64_t y_stride = args.out.row_strides[0];
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
-    const int64_t begin = args.first_row + first;
-    const int64_t end = std::min(begin + block, args.end_row);
-    if (space.rank == 1) {  // an address a block, not an address a row
-      const In* x = static_cast<const In*>(row_data(space, args.logits.x, begin));
-      Out* y = static_cast<Out*>(row_data(space, args.out, begin));
-      for (int64_t row = begin; row < end; ++row, x += x_stride, y += y_stride) {
-        one_row(x, y, cols);
-      }
-    } else {
-      for (int64_t row = begin; row < end; ++row) {
-        one_row(static_cast<const In*>(row_data(space, args.logits.x, row)),
-                static_cast<Out*>(row_data(space, args.out, row)), cols);
-      }
+    const int64_t end = args.first_row + std::min(first + block, rows);
+    // Rows a stride apart need an address only once.
+    for (int64_t row = args.first_row + first, next; row < end; row = next) {
+      next = space.rank == 1 ? end : row + 1;
+      const In* x = static_cast<const In*>(row_data(space, args.logits.x, row));
+      Out* y = static_cast<Out*>(row_data(space, args.out, row));
+      for (int64_t i = row; i < next; ++i, x += x_stride, y += y_stride) one_row(x, y, cols);
     }
   }
 }
@@ -132,16 +126,19 @@ void ShortRows(const RowArgs& args, Team& team) {
       RegisterRow<Log, K>(x, y, cols);
     });
   };
+  const auto in_cache = [&]() HWY_ATTR {
+    ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
+      CachedRow<Log>(x, y, cols);
+    });
+  };
+  if constexpr (HWY_TARGET == HWY_SCALAR) return in_cache();  // registers of one element
   switch (ceil_div(args.space.cols, static_cast<int64_t>(lanes))) {
     case 0: return;
     case 1: return in_registers(std::integral_constant<size_t, 1>());
     case 2: return in_registers(std::integral_constant<size_t, 2>());
     case 3: return in_registers(std::integral_constant<size_t, 3>());
     case 4: return in_registers(std::integral_constant<size_t, 4>());
-    default:
-      ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
-        CachedRow<Log>(x, y, cols);
-      });
+    default: return in_cache();
   }
 }
 
