@@ -171,10 +171,10 @@ struct LogSumExpBody : StateBody<Element> {
 // A row's weights are relative to one reference, the largest of a few of its elements, so that
 // nothing waits for a maximum. Where that turns out to have been far from it, as the sum tells, the
 // row is weighed again, from cache, against its maximum.
-template <class T>
 class RowOverlap {
+  using T = float;
   using Body = SoftmaxBody<T>;
-  using Row = typename Body::Row;
+  using Row = Body::Row;
   using D = hn::ScalableTag<T>;
 
  public:
@@ -284,21 +284,20 @@ class RowOverlap {
     double sum = 0;
     const auto exchange = [&](auto* y) HWY_ATTR {
       using Out = std::remove_pointer_t<decltype(y)>;
+      auto* const to = y + parts(*before_)[1].begin;
       const auto by = hn::Set(D(), factor_);
       const T* const first = weights(row, middle.begin);
       sum = sum_of(row, middle, false, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
         using In = std::remove_cv_t<std::remove_pointer_t<decltype(z)>>;
         const auto write_before = [=](size_t i, auto vectors) ONEPASS_INLINE {
           if constexpr (kMeet<In, Out>) {
-            StoreScaled<true, vectors()>(D(), kept + i, by, y + (kept - first) + i);
+            StoreScaled<true, vectors()>(D(), kept + i, by, to + (kept - first) + i);
           }
         };
         return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, write_before);
       });
-      return true;
     };
-    if (before_ && before_->paired == row.paired &&
-        before_->y.with_stream(parts(*before_)[1].begin, row.paired, exchange)) {
+    if (before_ && before_->paired == row.paired && before_->y.with_stream(row.paired, exchange)) {
       return sum;
     }
     if (before_) write(parts(*before_)[1]);
@@ -337,18 +336,17 @@ class RowOverlap {
   T factor_ = T(0);            // by which its weights are multiplied
 };
 
-template <class T>
 void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  Buffers<T> buffers;
-  Keep<T> keep{.buffers = buffers};
+  Buffers<float> buffers;
+  Keep<float> keep{.buffers = buffers};
   keep.weights =
-      reinterpret_cast<T*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
-  RowOverlap<T> overlap(args, plan, keep);
+      reinterpret_cast<float*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
+  RowOverlap overlap(args, plan, keep);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const typename SoftmaxBody<T>::Row row(args, plan, args.first_row + r);
+      const SoftmaxBody<float>::Row row(args, plan, args.first_row + r);
       overlap.pass(&row);
     }
     overlap.pass(nullptr);
@@ -360,10 +358,12 @@ template <class T>
 void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   switch (args.op) {
     case Op::softmax:
-      // (HWY_SCALAR: no vectors to stream.)
-      if (HWY_TARGET != HWY_SCALAR && plan.resident && plan.streaming && plan.split == 1 &&
-          args.logits.whole_rows() && args.space.cols >= 2 * kTile) {
-        return OverlapRows<T>(args, plan, team, memory);
+      // (HWY_SCALAR has no vectors to stream, and rows of float64 are too rare for code of their own.)
+      if constexpr (HWY_TARGET != HWY_SCALAR && std::is_same_v<T, float>) {
+        if (plan.resident && plan.streaming && plan.split == 1 && args.logits.whole_rows() &&
+            args.space.cols >= 2 * kTile) {
+          return OverlapRows(args, plan, team, memory);
+        }
       }
       return Drive<SoftmaxBody<T>>(args, plan, team, memory);
     case Op::log_softmax: return Drive<LogSoftmaxBody<T>>(args, plan, team, memory);
