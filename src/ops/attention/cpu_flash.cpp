@@ -27,30 +27,34 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Writes o and lse of a row from what its parts left: states, and sums a stride apart.
-void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
-            const State<float>* states, const float* sums, int64_t parts, size_t apart) {
+// The mean of a row's values from what its parts left: states, and sums a stride apart.
+template <class Out>
+HWY_NOINLINE void WriteMean(State<float> total, const State<float>* states, const float* sums,
+                            int64_t parts, size_t apart, Out* o, size_t dim) {
   const hn::ScalableTag<float> d;
   using Vector = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d);
+  const Vector first = hn::Set(d, factor(total, states[0].m));
+  for (size_t j = 0; j < dim; j += lanes) {
+    Vector mean = hn::MulAdd(hn::LoadU(d, sums + j), first, hn::Zero(d));
+    for (int64_t i = 1; i < parts; ++i) {
+      const Vector share = hn::Set(d, factor(total, states[i].m));
+      mean = hn::MulAdd(hn::LoadU(d, sums + static_cast<size_t>(i) * apart + j), share, mean);
+    }
+    j + lanes <= dim ? StoreLanes(d, mean, o + j) : StoreTail(d, mean, o + j, dim - j);
+  }
+}
+
+// Writes o and lse of a row.
+void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
+            const State<float>* states, const float* sums, int64_t parts, size_t apart) {
   const int64_t head = work.tiles.head(tile, row);
   const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
   State<float> total = states[0];
   for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
-  const auto dim = static_cast<size_t>(a.dim);
-  const size_t lanes = hn::Lanes(d);
-  const auto mean_of = [=](size_t j) ONEPASS_INLINE {
-    Vector mean = hn::Zero(d);
-    for (int64_t i = 0; i < parts; ++i) {
-      const Vector share = hn::Set(d, factor(total, states[i].m));
-      mean = hn::MulAdd(hn::LoadU(d, sums + static_cast<size_t>(i) * apart + j), share, mean);
-    }
-    return mean;
-  };
-  with_type_for<float>(a.o.dtype, [=]<class Out>(Type<Out>) HWY_ATTR {
+  with_type_for<float>(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
     Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
-    size_t j = 0;
-    for (; j + lanes <= dim; j += lanes) StoreLanes(d, mean_of(j), o + j);
-    if (j < dim) StoreTail(d, mean_of(j), o + j, dim - j);
+    WriteMean(total, states, sums, parts, apart, o, static_cast<size_t>(a.dim));
   });
   if (!a.lse) return;
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));

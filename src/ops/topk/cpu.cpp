@@ -194,7 +194,7 @@ class Chooser {
 
   // The race of a tile's tokens against the winner so far; with gaps where many do not run.
   template <bool Gaps>
-  void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
+  HWY_NOINLINE void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
     const hn::ScalableTag<T> d;
     const T m = MaxOf(d, z, n);
     if (!(m > minus_infinity<T>())) return;
