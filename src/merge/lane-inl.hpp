@@ -18,7 +18,7 @@
 #include <type_traits>
 
 #include "core/simd/exp-inl.hpp"
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
 
@@ -28,14 +28,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // The vectors of a pack, brought together.
 template <class V, size_t K, class Join>
-HWY_INLINE V JoinPack(const V (&pack)[K], Join join) {
+ONEPASS_FORCED V JoinPack(const V (&pack)[K], Join join) {
   V all = pack[0];
   for (size_t k = 1; k < K; ++k) all = join(all, pack[k]);
   return all;
 }
 
 template <class D, class Stored>
-HWY_INLINE hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
+ONEPASS_FORCED hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
   using V = hn::Vec<D>;
   constexpr auto none = minus_infinity<hn::TFromD<D>>();
   V m[kPack];
@@ -48,13 +48,13 @@ HWY_INLINE hn::TFromD<D> MaxOf(D d, const Stored* z, size_t n) {
 }
 
 template <class V, size_t K>
-HWY_INLINE V SumOfPack(const V (&pack)[K]) {
+ONEPASS_FORCED V SumOfPack(const V (&pack)[K]) {
   return JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
 }
 
 // Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
-HWY_INLINE T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
+ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
   V sum = hn::Zero(d);
   ForEachPack(d, p, n, fill, [&sum, f](auto& v, size_t i) ONEPASS_INLINE {
@@ -70,7 +70,7 @@ inline constexpr size_t kFetchAhead = 2048;
 
 // As exactly as what was stored deserves.
 template <class Stored, class D, class V, size_t K>
-HWY_INLINE void ExpOf(D d, V (&v)[K]) {
+ONEPASS_FORCED void ExpOf(D d, V (&v)[K]) {
   if constexpr (std::is_same_v<Stored, PairedBF16>) {
     ExpOfShort(d, v);
   } else {
@@ -81,7 +81,7 @@ HWY_INLINE void ExpOf(D d, V (&v)[K]) {
 // v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
 // what is read next is fetched meanwhile.
 template <class D, class Stored, class V, size_t K>
-HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
+ONEPASS_FORCED void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
   Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
   for (V& each : v) each = hn::Sub(each, shift);
   ExpOf<Stored>(d, v);
@@ -89,7 +89,7 @@ HWY_INLINE void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
 
 // out = exp(z − shift), whole vectors at a time: out needs room for n rounded up to a vector.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out) {
+ONEPASS_FORCED void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out) {
   const size_t lanes = hn::Lanes(d);
   ForEachPack(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
     ExpPack(d, z + i, shift, v);
@@ -99,13 +99,13 @@ HWY_INLINE void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T* out
 
 // merge for a maximum that never falls: mostly it stays, and then there is nothing to rescale.
 template <class T>
-HWY_INLINE State<T> Raise(State<T> row, State<T> tile) {
+ONEPASS_FORCED State<T> Raise(State<T> row, State<T> tile) {
   return row.m == tile.m ? State<T>{row.m, row.d + tile.d} : merge(row, tile);
 }
 
 // The same as FoldTile for who knows the tile's maximum.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T tile_max) {
+ONEPASS_FORCED State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T tile_max) {
   const T m = std::max(row.m, tile_max);
   const hn::Vec<D> by = hn::Set(d, shift(m));
   const auto* any = AnyOrder(z);
@@ -117,7 +117,7 @@ HWY_INLINE State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T ti
 // `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
 // both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
+ONEPASS_FORCED State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
   return FoldBelow(d, z, n, row, MaxOf(d, z, n));
 }
 
@@ -125,7 +125,8 @@ HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
 // them. Before they are written there, alongside(i, vectors) is called, the number of vectors a
 // constant: other work for the memory, which the exponentials leave idle.
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
-HWY_INLINE T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights, Alongside alongside) {
+ONEPASS_FORCED T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights,
+                           Alongside alongside) {
   const size_t lanes = hn::Lanes(d);
   return SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t i) ONEPASS_INLINE {
     constexpr size_t kVectors = std::extent_v<std::remove_reference_t<decltype(v)>>;
@@ -138,8 +139,8 @@ HWY_INLINE T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights, Alon
 
 // FoldTile that keeps the weights.
 template <class D, class Stored, class Alongside, class T = hn::TFromD<D>>
-HWY_INLINE State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
-                             Alongside alongside) {
+ONEPASS_FORCED State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
+                                 Alongside alongside) {
   const T m = std::max(row.m, MaxOf(d, z, n));
   const hn::Vec<D> by = hn::Set(d, shift(m));
   const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, by, v); };
@@ -159,7 +160,7 @@ class ExpAround {
   ExpAround(D d, hn::TFromD<D> reference) : shift_(hn::Set(d, reference)) {}
 
   template <size_t K>
-  HWY_INLINE void operator()(V (&v)[K], size_t) const {
+  ONEPASS_FORCED void operator()(V (&v)[K], size_t) const {
     const D d;
     for (V& each : v) each = NoMore(d, hn::Sub(each, shift_), kMostAbove);
     ExpOf<Stored>(d, v);
@@ -182,7 +183,7 @@ class ExpAround<D, PairedBF16> {
         shift_(hn::Mul(hn::Set(d, reference), log2e_)) {}
 
   template <size_t K>
-  HWY_INLINE void operator()(V (&v)[K], size_t) const {
+  ONEPASS_FORCED void operator()(V (&v)[K], size_t) const {
     for (V& each : v) each = hn::MulSub(each, log2e_, shift_);
     Exp2(D(), v);
   }
@@ -196,8 +197,8 @@ class ExpAround<D, PairedBF16> {
 // memory gives more to several streams than to one. Sums of equal weights would drift: they are
 // brought together in double before they are long.
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
-HWY_INLINE double WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp, T* weights,
-                               Alongside alongside) {
+ONEPASS_FORCED double WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp,
+                                   T* weights, Alongside alongside) {
   // Bytes: near, for lines of one stream not to drive out another's.
   const size_t ahead = streams > 1 ? 256 : 2048;
   constexpr size_t kPacks = 32;  // that are summed together
@@ -232,18 +233,18 @@ struct LaneState {
 };
 
 template <class D>
-HWY_INLINE LaneState<hn::Vec<D>> LaneIdentity(D d) {
+ONEPASS_FORCED LaneState<hn::Vec<D>> LaneIdentity(D d) {
   return {hn::Set(d, minus_infinity<hn::TFromD<D>>()), hn::Zero(d)};
 }
 
 // The −inf guard of the core's rescale, lane by lane.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V FiniteShift(D d, V m) {
+ONEPASS_FORCED V FiniteShift(D d, V m) {
   return hn::IfThenZeroElse(hn::Eq(m, hn::Set(d, minus_infinity<hn::TFromD<D>>())), m);
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
+ONEPASS_FORCED LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
   const V m = hn::Max(a.m, b.m);
   const V s = FiniteShift(d, m);
   const V from_a = ExpOfNonPositive(d, hn::Sub(a.m, s));
@@ -253,7 +254,7 @@ HWY_INLINE LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
 
 // Brings lanes to maxima that are no smaller than theirs. Gives what shrinks with them: the sums of a payload.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V RaiseTo(D d, V m, LaneState<V>& lanes) {
+ONEPASS_FORCED V RaiseTo(D d, V m, LaneState<V>& lanes) {
   const V by = ExpOfNonPositive(d, hn::Sub(lanes.m, FiniteShift(d, m)));
   lanes = {m, hn::Mul(lanes.d, by)};
   return by;
@@ -261,7 +262,7 @@ HWY_INLINE V RaiseTo(D d, V m, LaneState<V>& lanes) {
 
 // A NaN is the largest, and stays so. (Highway's Max of a NaN is what the CPU makes of it.)
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V MaxOrNaN(D, V m, V x) {
+ONEPASS_FORCED V MaxOrNaN(D, V m, V x) {
 #if HWY_TARGET == HWY_NEON
   return hn::Max(m, x);
 #else

@@ -7,7 +7,7 @@
 #include <hwy/highway.h>
 
 #include "core/simd/exp-inl.hpp"
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 
 // What is compiled per target only moves data; everything is judged below, once.

@@ -16,6 +16,8 @@
 
 #include <hwy/highway.h>
 
+#include "core/simd/inline-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -65,13 +67,13 @@ inline constexpr bool kBoundsKeepNan = false;
 #endif
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V NoLess(D d, V x, hn::TFromD<D> least) {
+ONEPASS_FORCED V NoLess(D d, V x, hn::TFromD<D> least) {
   const V bound = hn::Set(d, least);
   return kBoundsKeepNan ? hn::Max(bound, x) : hn::IfThenElse(hn::Lt(x, bound), bound, x);
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V NoMore(D d, V x, hn::TFromD<D> most) {
+ONEPASS_FORCED V NoMore(D d, V x, hn::TFromD<D> most) {
   const V bound = hn::Set(d, most);
   return kBoundsKeepNan ? hn::Min(bound, x) : hn::IfThenElse(hn::Gt(x, bound), bound, x);
 }
@@ -79,7 +81,7 @@ HWY_INLINE V NoMore(D d, V x, hn::TFromD<D> most) {
 // A few vectors at once, step by step: each step's instructions are independent of each other, and
 // so close together that the CPU's window sees all of them.
 template <class D, class V, size_t K>
-HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
+ONEPASS_FORCED void ExpOfNonPositive(D d, V (&x)[K]) {
   using C = ExpConstants<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> bits;
   const V shifter = hn::Set(d, C::shifter);
@@ -107,7 +109,7 @@ HWY_INLINE void ExpOfNonPositive(D d, V (&x)[K]) {
 // 2^x. AVX-512 splits a number into its integer and the rest, and scales by a power of two, in one
 // instruction each, inf and NaN included. The polynomial's relative error is 1.5e-7, and none at 0.
 template <class D, class V, size_t K>
-HWY_INLINE void Exp2(D d, V (&x)[K]) {
+ONEPASS_FORCED void Exp2(D d, V (&x)[K]) {
   constexpr float q[] = {9.0170300e-3F, 5.5799913e-2F, 2.4016445e-1F, 6.9315131e-1F, 1.0F};
   V r[K], power[K];
   for (size_t k = 0; k < K; ++k) {
@@ -125,7 +127,7 @@ HWY_INLINE void Exp2(D d, V (&x)[K]) {
 // x·log2 e is rounded, which leaves a relative error of |x|·1e-7: nothing beside the digits of such
 // logits.
 template <class D, class V, size_t K>
-HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
+ONEPASS_FORCED void ExpOfShort(D d, V (&x)[K]) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   for (V& each : x) each = hn::Mul(each, hn::Set(d, ExpConstants<float>::log2e));
   Exp2(d, x);
@@ -135,7 +137,7 @@ HWY_INLINE void ExpOfShort(D d, V (&x)[K]) {
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V ExpOfNonPositive(D d, V x) {
+ONEPASS_FORCED V ExpOfNonPositive(D d, V x) {
   V one[1] = {x};
   ExpOfNonPositive(d, one);
   return one[0];

@@ -14,8 +14,10 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <cstring>
+
 #include "core/number.hpp"
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -45,49 +47,110 @@ inline constexpr bool kVectorConvert = std::is_same_v<T, Stored> ||
 template <class T>
 inline constexpr bool kPairs = HWY_TARGET != HWY_SCALAR&& std::is_same_v<T, float>;
 
-// (Not named Load: argument-dependent lookup would prefer Highway's, which wants aligned memory.)
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
-  return hn::LoadU(d, p);
+// Storage as Highway knows it: the 16-bit floats travel as their bits.
+template <class Stored>
+using Raw = std::conditional_t<sizeof(Stored) == 2, uint16_t, Stored>;
+
+template <class Stored>
+ONEPASS_FORCED const Raw<Stored>* RawOf(const Stored* p) {
+  return reinterpret_cast<const Raw<Stored>*>(p);
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAs(D d, const BF16* p) {
-  const hn::Rebind<uint16_t, D> d16;
+template <class Stored>
+ONEPASS_FORCED Raw<Stored>* RawOf(Stored* p) {
+  return reinterpret_cast<Raw<Stored>*>(p);
+}
+
+// What a vector from storage stands for.
+template <class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED hn::Vec<D> Widen(D, hn::Vec<D> v, Type<T>) {
+  return v;
+}
+
+template <class D, class V16>
+ONEPASS_FORCED hn::Vec<D> Widen(D d, V16 bits, Type<BF16>) {
   const hn::Rebind<uint32_t, D> d32;
-  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
 }
 
 // One vector of what the pairs leave over: in the order of the elements.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAs(D d, const PairedBF16* p) {
-  return LoadAs(d, static_cast<const BF16*>(p));
+template <class D, class V16>
+ONEPASS_FORCED hn::Vec<D> Widen(D d, V16 bits, Type<PairedBF16>) {
+  return Widen(d, bits, Type<BF16>());
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> LoadAs(D d, const F16* p) {
-  const hn::Rebind<hwy::float16_t, D> d16;
-  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+template <class D, class V16>
+ONEPASS_FORCED hn::Vec<D> Widen(D d, V16 bits, Type<F16>) {
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
 }
+
+// (Not named Load: argument-dependent lookup would prefer Highway's, which wants aligned memory.)
+template <class D, class Stored>
+ONEPASS_FORCED hn::Vec<D> LoadAs(D d, const Stored* p) {
+  return Widen(d, hn::LoadU(hn::Rebind<Raw<Stored>, D>(), RawOf(p)), Type<Stored>());
+}
+
+// Copies `count` elements, at most N: two blocks, which overlap where they are more than `count`.
+template <size_t N, class T>
+ONEPASS_FORCED void CopySome(const T* from, size_t count, T* to) {
+  constexpr size_t kBlock = (N + 1) / 2;
+  if (count >= kBlock) {
+    std::memcpy(to, from, kBlock * sizeof(T));
+    std::memcpy(to + (count - kBlock), from + (count - kBlock), kBlock * sizeof(T));
+  } else if constexpr (kBlock > 1) {
+    CopySome<kBlock>(from, count, to);
+  }
+}
+
+// Element by element, for types that no vector converts. Not inlined: the conversions are long.
+template <class T, class Stored>
+HWY_NOINLINE void LoadElements(const Stored* p, size_t count, T* lanes) {
+  for (size_t i = 0; i < count; ++i) lanes[i] = load_as<T>(p[i]);
+}
+
+template <class T, class Stored>
+HWY_NOINLINE void StoreElements(const T* lanes, size_t count, Stored* p) {
+  for (size_t i = 0; i < count; ++i) p[i] = store_as<Stored>(lanes[i]);
+}
+
+// Whether a mask keeps loads and stores of vectors of Stored from touching what it leaves out.
+#if HWY_TARGET == HWY_AVX2
+template <class Stored>
+inline constexpr bool kMasks = sizeof(Stored) >= 4;
+#elif HWY_TARGET == HWY_SCALAR  // which loads before it asks the mask
+template <class Stored>
+inline constexpr bool kMasks = false;
+#else
+template <class Stored>
+inline constexpr bool kMasks = !HWY_MEM_OPS_MIGHT_FAULT;
+#endif
 
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
-#if !HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_SCALAR  // which loads before it asks the mask
-  if constexpr (std::is_same_v<T, Stored>) {
-    return hn::IfThenElse(hn::FirstN(d, count), hn::MaskedLoad(hn::FirstN(d, count), d, p),
-                          hn::Set(d, fill));
+ONEPASS_FORCED hn::Vec<D> LoadTail(D d, const Stored* p, size_t count, T fill) {
+  if constexpr (kVectorConvert<T, Stored>) {
+    const hn::Rebind<Raw<Stored>, D> raw;
+    const auto filled = [&](auto some) ONEPASS_INLINE {
+      const auto v = Widen(d, some, Type<Stored>());
+      return hn::IfThenElse(hn::FirstN(d, count), v, hn::Set(d, fill));
+    };
+    if constexpr (kMasks<Stored>) {
+      return filled(hn::MaskedLoad(hn::FirstN(raw, count), raw, RawOf(p)));
+    } else {
+      HWY_ALIGN Raw<Stored> some[hn::MaxLanes(d)] = {};
+      CopySome<hn::MaxLanes(d)>(RawOf(p), count, some);
+      return filled(hn::Load(raw, some));
+    }
+  } else {
+    HWY_ALIGN T lanes[hn::MaxLanes(d)];
+    hn::Store(hn::Set(d, fill), d, lanes);
+    LoadElements(p, count, lanes);
+    return hn::Load(d, lanes);
   }
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  hn::Store(hn::Set(d, fill), d, lanes);
-  for (size_t i = 0; i < count; ++i) lanes[i] = load_as<T>(p[i]);
-  return hn::Load(d, lanes);
 }
 
 // Rounds to bf16 and leaves it in the upper half of each 32-bit lane.
 template <class D>
-HWY_INLINE auto RoundToBF16(D, hn::Vec<D> v) {
+ONEPASS_FORCED auto RoundToBF16(D, hn::Vec<D> v) {
   const hn::Rebind<uint32_t, D> d32;
   const auto bits = hn::BitCast(d32, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1));
@@ -98,36 +161,38 @@ HWY_INLINE auto RoundToBF16(D, hn::Vec<D> v) {
 
 // What a vector looks like in storage, ready to be stored.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
+ONEPASS_FORCED hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
   return v;
 }
 
 template <class D>
-HWY_INLINE auto Convert(D d, hn::Vec<D> v, Type<BF16>) {
+ONEPASS_FORCED auto Convert(D d, hn::Vec<D> v, Type<BF16>) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::Rebind<int32_t, D> di32;
   return hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(RoundToBF16(d, v))));
 }
 
+// Of the last, partial vector of pairs: in the order of the elements.
 template <class D>
-HWY_INLINE auto Convert(D, hn::Vec<D> v, Type<F16>) {
+ONEPASS_FORCED auto Convert(D d, hn::Vec<D> v, Type<PairedBF16>) {
+  return Convert(d, v, Type<BF16>());
+}
+
+template <class D>
+ONEPASS_FORCED auto Convert(D, hn::Vec<D> v, Type<F16>) {
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::BitCast(hn::RebindToUnsigned<decltype(d16)>(), hn::DemoteTo(d16, v));
 }
 
-// Storage as Highway knows it: the 16-bit floats travel as their bits.
-template <class Stored>
-using Raw = std::conditional_t<sizeof(Stored) == 2, uint16_t, Stored>;
-
 template <class D, class Stored>
-HWY_INLINE void StoreAs(D d, hn::Vec<D> v, Stored* p) {
+ONEPASS_FORCED void StoreAs(D d, hn::Vec<D> v, Stored* p) {
   const hn::Rebind<Raw<Stored>, D> raw;
-  hn::StoreU(Convert(d, v, Type<Stored>{}), raw, reinterpret_cast<Raw<Stored>*>(p));
+  hn::StoreU(Convert(d, v, Type<Stored>{}), raw, RawOf(p));
 }
 
 // How many vectors of T fill one vector of storage, and these vectors as one.
 template <class D, class Stored>
-HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[1], Type<Stored> stored) {
+ONEPASS_FORCED auto ConvertGroup(D d, const hn::Vec<D> (&v)[1], Type<Stored> stored) {
   return Convert(d, v[0], stored);
 }
 
@@ -139,14 +204,14 @@ template <class T, class Stored>
 inline constexpr size_t kGroup = sizeof(T) / sizeof(Stored);
 
 template <class D>
-HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<BF16>) {
+ONEPASS_FORCED auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<BF16>) {
   const hn::Repartition<uint16_t, D> d16;  // the upper halves are the odd ones of twice the lanes
   return hn::ConcatOdd(d16, hn::BitCast(d16, RoundToBF16(d, v[1])),
                        hn::BitCast(d16, RoundToBF16(d, v[0])));
 }
 
 template <class D>
-HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
+ONEPASS_FORCED auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
   const hn::Repartition<uint16_t, D> d16;
   return hn::Combine(d16, Convert(d, v[1], stored), Convert(d, v[0], stored));
 }
@@ -155,7 +220,7 @@ HWY_INLINE auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored) {
 // dropped, so that what lies halfway between two bf16 goes to the upper one. A NaN that came from bf16
 // has nothing in the bits that could carry it out of NaN.
 template <class D>
-HWY_INLINE auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
+ONEPASS_FORCED auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
   const hn::Repartition<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
   const auto rounded = [d32](hn::Vec<D> each) ONEPASS_INLINE {
@@ -168,19 +233,19 @@ HWY_INLINE auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
 
 // kGroup vectors to p. A streaming store goes past the caches; p must then be aligned to a vector.
 template <bool Streaming, class D, class Stored, size_t K>
-HWY_INLINE void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
+ONEPASS_FORCED void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
   const auto packed = ConvertGroup(d, v, Type<Stored>{});
-  auto* raw = reinterpret_cast<Raw<Stored>*>(p);
+  const hn::DFromV<decltype(packed)> raw;
   if constexpr (Streaming) {
-    hn::Stream(packed, hn::DFromV<decltype(packed)>(), raw);
+    hn::Stream(packed, raw, RawOf(p));
   } else {
-    hn::StoreU(packed, hn::DFromV<decltype(packed)>(), raw);
+    hn::StoreU(packed, raw, RawOf(p));
   }
 }
 
 // Kept vectors to p, multiplied.
 template <bool Streaming, size_t Vectors, class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) {
+ONEPASS_FORCED void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) {
   constexpr size_t kStep = kGroup<T, Stored>;
   for (size_t k = 0; k < Vectors; k += kStep) {
     hn::Vec<D> v[kStep];
@@ -192,27 +257,27 @@ HWY_INLINE void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) 
 }
 
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE void StoreTail(D d, hn::Vec<D> v, Stored* p, size_t count) {
-#if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (std::is_same_v<T, Stored>) {
-    hn::BlendedStore(v, hn::FirstN(d, count), d, p);
-    return;
-  }
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  hn::Store(v, d, lanes);
-  for (size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_base_of_v<BF16, Stored>) {
-      static_cast<BF16&>(p[i]) = store_as<BF16>(lanes[i]);
+ONEPASS_FORCED void StoreTail(D d, hn::Vec<D> v, Stored* p, size_t count) {
+  if constexpr (kVectorConvert<T, Stored>) {
+    const hn::Rebind<Raw<Stored>, D> raw;
+    const auto converted = Convert(d, v, Type<Stored>());
+    if constexpr (kMasks<Stored>) {
+      hn::BlendedStore(converted, hn::FirstN(raw, count), raw, RawOf(p));
     } else {
-      p[i] = store_as<Stored>(lanes[i]);
+      HWY_ALIGN Raw<Stored> some[hn::MaxLanes(d)];
+      hn::Store(converted, raw, some);
+      CopySome<hn::MaxLanes(d)>(some, count, RawOf(p));
     }
+  } else {
+    HWY_ALIGN T lanes[hn::MaxLanes(d)];
+    hn::Store(v, d, lanes);
+    StoreElements(lanes, count, p);
   }
 }
 
 // A whole vector from or to any storage type, the ones without a vector conversion included.
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p) {
+ONEPASS_FORCED hn::Vec<D> LoadLanes(D d, const Stored* p) {
   if constexpr (kVectorConvert<T, Stored>) {
     return LoadAs(d, p);
   } else {
@@ -221,7 +286,7 @@ HWY_INLINE hn::Vec<D> LoadLanes(D d, const Stored* p) {
 }
 
 template <class D, class Stored>
-HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
+ONEPASS_FORCED void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
   if constexpr (kVectorConvert<hn::TFromD<D>, Stored>) {
     StoreAs(d, v, p);
   } else {
@@ -232,7 +297,7 @@ HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
 // Asks for the lines of `bytes` bytes at p + offset, to be read or written soon. The place may lie
 // past the end of an array, or p be null: nothing is touched, so it is an address, not a pointer.
 template <bool Written = false>
-HWY_INLINE void Fetch(const void* p, size_t offset, size_t bytes) {
+ONEPASS_FORCED void Fetch(const void* p, size_t offset, size_t bytes) {
   const uintptr_t first = reinterpret_cast<uintptr_t>(p) + offset;
   for (size_t b = 0; b < bytes; b += 64) {
     __builtin_prefetch(reinterpret_cast<const void*>(first + b), Written ? 1 : 0);
@@ -240,20 +305,21 @@ HWY_INLINE void Fetch(const void* p, size_t offset, size_t bytes) {
 }
 
 // Vectors worked on at a time: enough to hide latencies, few enough to stay in registers.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+// (HWY_SCALAR: a pack is summed by itself, and a sum of sums is the more accurate.)
+#if HWY_TARGET == HWY_AVX2
 inline constexpr size_t kPack = 2;
 #else
 inline constexpr size_t kPack = 4;
 #endif
 
 template <class D, class Stored, size_t K>
-HWY_INLINE void LoadPack(D d, const Stored* p, hn::Vec<D> (&pack)[K]) {
+ONEPASS_FORCED void LoadPack(D d, const Stored* p, hn::Vec<D> (&pack)[K]) {
   for (size_t k = 0; k < K; ++k) pack[k] = LoadLanes(d, p + k * hn::Lanes(d));
 }
 
 #if HWY_TARGET != HWY_SCALAR
 template <class D, size_t K>
-HWY_INLINE void LoadPack(D d, const PairedBF16* p, hn::Vec<D> (&pack)[K]) {
+ONEPASS_FORCED void LoadPack(D d, const PairedBF16* p, hn::Vec<D> (&pack)[K]) {
   static_assert(K % 2 == 0);
   const hn::Repartition<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
@@ -268,19 +334,21 @@ HWY_INLINE void LoadPack(D d, const PairedBF16* p, hn::Vec<D> (&pack)[K]) {
 
 // For work that takes the elements in any order: the cheapest one.
 template <class Stored>
-HWY_INLINE const Stored* AnyOrder(const Stored* p) {
+ONEPASS_FORCED const Stored* AnyOrder(const Stored* p) {
   return p;
 }
 
 #if HWY_TARGET != HWY_SCALAR
-HWY_INLINE const PairedBF16* AnyOrder(const BF16* p) { return static_cast<const PairedBF16*>(p); }
+ONEPASS_FORCED const PairedBF16* AnyOrder(const BF16* p) {
+  return static_cast<const PairedBF16*>(p);
+}
 #endif
 
 // Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
 // then a group of those that are stored together, then one at a time, always in the order of the
 // elements. In the last, lanes past the end hold `fill`.
 template <class D, class Stored, class Body, class T = hn::TFromD<D>>
-HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
+ONEPASS_FORCED void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + kPack * lanes <= n; i += kPack * lanes) {
@@ -295,12 +363,8 @@ HWY_INLINE void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
       body(pack, i);
     }
   }
-  for (; i + lanes <= n; i += lanes) {
-    hn::Vec<D> pack[1] = {LoadLanes(d, p + i)};
-    body(pack, i);
-  }
-  if (i < n) {
-    hn::Vec<D> pack[1] = {LoadTail(d, p + i, n - i, fill)};
+  for (; i < n; i += lanes) {
+    hn::Vec<D> pack[1] = {i + lanes <= n ? LoadLanes(d, p + i) : LoadTail(d, p + i, n - i, fill)};
     body(pack, i);
   }
 }

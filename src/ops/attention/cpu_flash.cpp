@@ -27,43 +27,48 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Writes o and lse of a row from what its parts left: states, and sums a stride apart.
+// The mean of a row's values from what its parts left: states, and sums a stride apart.
 template <class Out>
-void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
-            const State<float>* states, const float* sums, int64_t parts, size_t apart) {
+HWY_NOINLINE void WriteMean(State<float> total, const State<float>* states, const float* sums,
+                            int64_t parts, size_t apart, Out* o, size_t dim) {
   const hn::ScalableTag<float> d;
   using Vector = hn::Vec<decltype(d)>;
-  const int64_t head = work.tiles.head(tile, row);
-  const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
-  State<float> total = states[0];
-  for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
-  Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
-  const auto dim = static_cast<size_t>(a.dim);
   const size_t lanes = hn::Lanes(d);
+  const Vector first = hn::Set(d, factor(total, states[0].m));
   for (size_t j = 0; j < dim; j += lanes) {
-    Vector mean = hn::Zero(d);
-    for (int64_t i = 0; i < parts; ++i) {
+    Vector mean = hn::MulAdd(hn::LoadU(d, sums + j), first, hn::Zero(d));
+    for (int64_t i = 1; i < parts; ++i) {
       const Vector share = hn::Set(d, factor(total, states[i].m));
       mean = hn::MulAdd(hn::LoadU(d, sums + static_cast<size_t>(i) * apart + j), share, mean);
     }
     j + lanes <= dim ? StoreLanes(d, mean, o + j) : StoreTail(d, mean, o + j, dim - j);
   }
+}
+
+// Writes o and lse of a row.
+void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
+            const State<float>* states, const float* sums, int64_t parts, size_t apart) {
+  const int64_t head = work.tiles.head(tile, row);
+  const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
+  State<float> total = states[0];
+  for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
+  with_type_for<float>(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
+    Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
+    WriteMean(total, states, sums, parts, apart, o, static_cast<size_t>(a.dim));
+  });
   if (!a.lse) return;
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));
 }
 
 // One part of a tile's keys. Where it is all of them, o is finished; else its states and sums are left.
-template <class Stored>
 void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_t part,
-            Flash<Stored>& flash) {
+            Flash& flash) {
   const RowTile tile = work.tiles.at(index);
   flash.run(tile, work.keys_of(tile, part), part == 0);
   for (int64_t r = 0; r < tile.rows; ++r) {
     const State<float> state = flash.state(r);
     if (work.parts == 1) {
-      with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-        Finish<Out>(a, work, tile, r, &state, flash.sums(r), 1, 0);
-      });
+      Finish(a, work, tile, r, &state, flash.sums(r), 1, 0);
       continue;
     }
     *work.state(index, r, part) = state;
@@ -74,17 +79,14 @@ void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_
 void MergeParts(const AttentionArgs& a, const FlashWork& work, int64_t index) {
   const RowTile tile = work.tiles.at(index);
   for (int64_t r = 0; r < tile.rows; ++r) {
-    with_type(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
-      Finish<Out>(a, work, tile, r, work.state(index, r, 0), work.sums(index, r, 0), work.parts,
-                  static_cast<size_t>(work.layout.padded));
-    });
+    Finish(a, work, tile, r, work.state(index, r, 0), work.sums(index, r, 0), work.parts,
+           static_cast<size_t>(work.layout.padded));
   }
 }
 
-template <class Stored>
-void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
-  Flash<Stored> flash(a, work.tiles, work.layout,
-                      memory + static_cast<size_t>(team.rank()) * work.layout.floats());
+void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
+  Flash flash(a, work.tiles, work.layout,
+              memory + static_cast<size_t>(team.rank()) * work.layout.floats());
   const int64_t items = work.tiles.count() * work.parts;
   // Small enough to level the load, large enough that little ones do not wait for each other.
   const int64_t block = std::clamp<int64_t>(items / (64 * team.size()), 1, 16);
@@ -96,14 +98,6 @@ void WorkAs(const AttentionArgs& a, const FlashWork& work, Team& team, float* me
   if (work.parts == 1) return;
   team.barrier();
   for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) MergeParts(a, work, i);
-}
-
-void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
-  switch (a.q.dtype) {
-    case DType::f16: return WorkAs<F16>(a, work, team, memory);
-    case DType::bf16: return WorkAs<BF16>(a, work, team, memory);
-    default: return WorkAs<float>(a, work, team, memory);
-  }
 }
 
 }  // namespace

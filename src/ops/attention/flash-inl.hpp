@@ -9,7 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/attention/layout.hpp"
@@ -33,7 +33,6 @@ struct Block {
   int64_t end() const { return first + static_cast<int64_t>(keys); }
 };
 
-template <class Stored>
 class Flash {
   static constexpr hn::ScalableTag<float> d{};
   using V = hn::Vec<hn::ScalableTag<float>>;
@@ -100,11 +99,11 @@ class Flash {
       const State<float> state = with_sinks ? first_state(a_, head) : identity<float>();
       m_[r] = state.m;
       d_[r] = state.d;
-      const Stored* from = static_cast<const Stored*>(a_.q.data) +
-                           a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
+      const int64_t at = a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
+      const float* from = floats(a_.q, at, true, k_);
       float* to = lane(r);
       const size_t apart = one_ ? 1 : panel_rows();
-      for (size_t j = 0; j < dim_; ++j) to[j * apart] = load_as<float>(from[j]);
+      for (size_t j = 0; j < dim_; ++j) to[j * apart] = from[j];
     }
     std::fill_n(sums_, std::min<size_t>(round_up(rows, kSumRows), kFlashRows) * padded_, 0.0F);
     if (one_) {
@@ -152,21 +151,33 @@ class Flash {
   void fetch(const RowTile& tile, int64_t first, int64_t end) const {
     for (int64_t t = first; t < end; ++t) {
       for (const Heads* operand : {&a_.k, &a_.v}) {
-        const auto* row = static_cast<const Stored*>(operand->data) +
-                          key_offset(a_, tile.sequence, *operand, tile.batch, tile.kv_head, t);
-        Fetch(row, 0, dim_ * sizeof(Stored));
+        const size_t size = size_of(operand->dtype);
+        const int64_t at = key_offset(a_, tile.sequence, *operand, tile.batch, tile.kv_head, t);
+        Fetch(operand->data, static_cast<size_t>(at) * size, dim_ * size);
       }
     }
   }
 
-  // A key or value as floats: in place where it is them already, and needs no padding.
+  // A key or value as floats.
   const float* row_of(const Heads& operand, const RowTile& tile, int64_t t, bool may_stay,
                       float* buffer) const {
-    const Stored* from = static_cast<const Stored*>(operand.data) +
-                         key_offset(a_, tile.sequence, operand, tile.batch, tile.kv_head, t);
-    if constexpr (std::is_same_v<Stored, float>) {
-      if (may_stay) return from;
+    const int64_t at = key_offset(a_, tile.sequence, operand, tile.batch, tile.kv_head, t);
+    return floats(operand, at, may_stay, buffer);
+  }
+
+  // The row at an element's offset as floats: in place where it is them already, and needs no padding.
+  const float* floats(const Heads& operand, int64_t at, bool may_stay, float* buffer) const {
+    switch (operand.dtype) {
+      case DType::f16: return convert(static_cast<const F16*>(operand.data) + at, buffer);
+      case DType::bf16: return convert(static_cast<const BF16*>(operand.data) + at, buffer);
+      default: break;
     }
+    const float* from = static_cast<const float*>(operand.data) + at;
+    return may_stay ? from : convert(from, buffer);
+  }
+
+  template <class Stored>
+  const float* convert(const Stored* from, float* buffer) const {
     const size_t lanes = hn::Lanes(d);
     for (size_t j = 0; j < padded_; j += lanes) {
       const V x = j + lanes <= dim_ ? LoadLanes(d, from + j)

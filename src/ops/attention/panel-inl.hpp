@@ -10,7 +10,7 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,7 +37,7 @@ struct PanelOptions {
 
 // z of a vector of rows at one key.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Logit(D d, V score, const PanelOptions& o, float key, size_t row, size_t cell) {
+ONEPASS_FORCED V Logit(D d, V score, const PanelOptions& o, float key, size_t row, size_t cell) {
   const V hidden = hn::Set(d, minus_infinity<float>());
   const V t = hn::Set(d, key);
   V z = hn::Mul(score, hn::Set(d, o.scale));
@@ -63,8 +63,8 @@ HWY_INLINE V Logit(D d, V score, const PanelOptions& o, float key, size_t row, s
 
 // Scores become z, and `m` the largest of each row.
 template <bool Plain, size_t Vectors, class D, class V = hn::Vec<D>>
-HWY_INLINE void MakeLogits(D d, const PanelOptions& options, size_t panel, size_t keys,
-                           float* HWY_RESTRICT scores, V (&m)[Vectors]) {
+ONEPASS_FORCED void MakeLogits(D d, const PanelOptions& options, size_t panel, size_t keys,
+                               float* HWY_RESTRICT scores, V (&m)[Vectors]) {
   const size_t lanes = hn::Lanes(d);
   const V scale = hn::Set(d, options.scale);
   for (V& each : m) each = hn::Set(d, minus_infinity<float>());
@@ -86,9 +86,9 @@ HWY_INLINE void MakeLogits(D d, const PanelOptions& options, size_t panel, size_
 // z become weights against the largest so far. The states of the rows take them in; `by` is what the rows' sums
 // shrink by.
 template <size_t Vectors, class D, class V = hn::Vec<D>>
-HWY_INLINE void FoldPanel(D d, size_t panel, size_t keys, const V (&block_m)[Vectors],
-                          float* HWY_RESTRICT z, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
-                          float* HWY_RESTRICT by) {
+ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, const V (&block_m)[Vectors],
+                              float* HWY_RESTRICT z, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
+                              float* HWY_RESTRICT by) {
   const size_t lanes = hn::Lanes(d);
   V shift[Vectors];
   V added[Vectors];

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -45,7 +45,7 @@ using Constant = std::integral_constant<size_t, N>;
 
 // Calls body with a count as a constant: n of 1 … Most.
 template <size_t Most, class Body>
-HWY_INLINE void WithCount(size_t n, Body body) {
+ONEPASS_FORCED void WithCount(size_t n, Body body) {
   if constexpr (Most > 1) {
     if (n < Most) return WithCount<Most - 1>(n, body);
   }
@@ -60,18 +60,18 @@ class FourFactors {
 
  public:
 #if HWY_TARGET == HWY_NEON
-  HWY_INLINE FourFactors(D d, const float* p) : four_(hn::LoadU(d, p)) {}
+  ONEPASS_FORCED FourFactors(D d, const float* p) : four_(hn::LoadU(d, p)) {}
   template <size_t Lane>
-  HWY_INLINE V at(D, Constant<Lane>) const {
+  ONEPASS_FORCED V at(D, Constant<Lane>) const {
     return hn::Broadcast<static_cast<int>(Lane)>(four_);
   }
 
  private:
   V four_;
 #else
-  HWY_INLINE FourFactors(D, const float* p) : p_(p) {}
+  ONEPASS_FORCED FourFactors(D, const float* p) : p_(p) {}
   template <size_t Lane>
-  HWY_INLINE V at(D d, Constant<Lane>) const {
+  ONEPASS_FORCED V at(D d, Constant<Lane>) const {
     return hn::Set(d, p_[Lane]);
   }
 
@@ -81,7 +81,7 @@ class FourFactors {
 };
 
 template <class Body>
-HWY_INLINE void ForFour(Body body) {
+ONEPASS_FORCED void ForFour(Body body) {
   body(Constant<0>());
   body(Constant<1>());
   body(Constant<2>());
@@ -91,9 +91,9 @@ HWY_INLINE void ForFour(Body body) {
 // scores[t][r] = Σ_j queries[j][r] · keys[t][j], of a group of keys and the rows of `Vectors` vectors; rows of
 // both are `panel` apart.
 template <size_t Vectors, class D>
-HWY_INLINE void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
-                          const float* const* HWY_RESTRICT keys, size_t dim,
-                          float* HWY_RESTRICT scores) {
+ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
+                              const float* const* HWY_RESTRICT keys, size_t dim,
+                              float* HWY_RESTRICT scores) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   constexpr size_t kKeys = kKeyGroup<Vectors>;
@@ -123,9 +123,9 @@ HWY_INLINE void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
 inline constexpr size_t kRowGroup = 8;
 
 template <class D>
-HWY_INLINE void ScoreRow(D d, const float* HWY_RESTRICT query,
-                         const float* const* HWY_RESTRICT keys, size_t count, size_t padded,
-                         float* HWY_RESTRICT scores) {
+ONEPASS_FORCED void ScoreRow(D d, const float* HWY_RESTRICT query,
+                             const float* const* HWY_RESTRICT keys, size_t count, size_t padded,
+                             float* HWY_RESTRICT scores) {
   using V = hn::Vec<D>;
   for (size_t t = 0; t < count; t += kRowGroup) {
     V sum[kRowGroup];
@@ -145,9 +145,10 @@ HWY_INLINE void ScoreRow(D d, const float* HWY_RESTRICT query,
 // sums[r][·] = sums[r][·] · by[r] + Σ_t weights[t][r] · values[t][·], of `Rows` rows and `Vectors` vectors of
 // their sums, which begin at element `at` of the values. Rows of sums are `padded` apart.
 template <size_t Rows, size_t Vectors, class D>
-HWY_INLINE void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
-                          const float* const* HWY_RESTRICT values, size_t keys, size_t at,
-                          const float* HWY_RESTRICT by, float* HWY_RESTRICT sums, size_t padded) {
+ONEPASS_FORCED void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
+                              const float* const* HWY_RESTRICT values, size_t keys, size_t at,
+                              const float* HWY_RESTRICT by, float* HWY_RESTRICT sums,
+                              size_t padded) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sum[Rows][Vectors];
@@ -181,8 +182,8 @@ HWY_INLINE void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
 
 // The same for all elements of `Rows` rows.
 template <size_t Rows, class D>
-HWY_INLINE void AddToRows(D d, const float* weights, size_t panel, const float* const* values,
-                          size_t keys, const float* by, float* sums, size_t padded) {
+ONEPASS_FORCED void AddToRows(D d, const float* weights, size_t panel, const float* const* values,
+                              size_t keys, const float* by, float* sums, size_t padded) {
   constexpr size_t kMost = std::min<size_t>(8, kAccumulators / Rows);
   const size_t lanes = hn::Lanes(d);
   size_t left = padded / lanes;
@@ -199,9 +200,9 @@ HWY_INLINE void AddToRows(D d, const float* weights, size_t panel, const float* 
 // The same for any number of rows. More than one are made to be a multiple of four: the last vector of a panel has
 // lanes enough, and the sums have rows.
 template <class D>
-HWY_INLINE void AddAllValues(D d, const float* weights, size_t panel, size_t rows,
-                             const float* const* values, size_t keys, const float* by, float* sums,
-                             size_t padded) {
+ONEPASS_FORCED void AddAllValues(D d, const float* weights, size_t panel, size_t rows,
+                                 const float* const* values, size_t keys, const float* by,
+                                 float* sums, size_t padded) {
   const auto add = [=](size_t r, auto few) ONEPASS_INLINE {
     AddToRows<few()>(d, weights + r, panel, values, keys, by + r, sums + r * padded, padded);
   };

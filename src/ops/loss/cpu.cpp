@@ -15,7 +15,7 @@
 
 #include <cmath>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/loss/classes.hpp"
 #include "ops/loss/variants.hpp"

@@ -19,6 +19,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "core/simd/inline-inl.hpp"
 #include "merge/team.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/row/tile-inl.hpp"
@@ -35,8 +36,8 @@ struct Keep {
 };
 
 template <class Body, class Row, class Partial>
-HWY_INLINE void HideBeside(const Body& body, const Row& row, const Partial& total, Columns live,
-                           int64_t cols) {
+ONEPASS_FORCED void HideBeside(const Body& body, const Row& row, const Partial& total, Columns live,
+                               int64_t cols) {
   if (live.begin > 0) body.hide(row, total, {0, live.begin});
   if (live.end < cols) body.hide(row, total, {live.end, cols});
 }

@@ -15,11 +15,12 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "core/state.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/args.hpp"
+#include "ops/row/elements.hpp"
 #include "ops/row/layout.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,7 +36,7 @@ struct Buffers {
 
 // out[i] = f(in[i]).
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
-HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
+ONEPASS_FORCED void Map(D d, const Stored* in, size_t n, T* out, F f) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) hn::StoreU(f(LoadAs(d, in + i)), d, out + i);
@@ -44,7 +45,7 @@ HWY_INLINE void Map(D d, const Stored* in, size_t n, T* out, F f) {
 
 // out[i] = f(a[i], b[i]).
 template <class D, class F, class T = hn::TFromD<D>>
-HWY_INLINE void Map2(D d, const T* a, const T* b, size_t n, T* out, F f) {
+ONEPASS_FORCED void Map2(D d, const T* a, const T* b, size_t n, T* out, F f) {
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
@@ -82,7 +83,7 @@ class RowReader {
   // Calls body with a pointer to the tile in the type it is stored in, where a vector load can
   // convert that; staged in `buffer` otherwise.
   template <class Body>
-  HWY_INLINE auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
+  ONEPASS_FORCED auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
     if (dense()) {
       if (dtype_ == kOwn) return body(at<T>(c));
       if constexpr (kVectorConvert<T, BF16>) {
@@ -92,10 +93,8 @@ class RowReader {
         if (dtype_ == DType::f16) return body(at<F16>(c));
       }
     }
-    with_type(dtype_, [&]<class Stored>(Type<Stored>) {
-      const Stored* p = at<Stored>(c);
-      for (size_t i = 0; i < n; ++i) buffer[i] = load_as<T>(p[static_cast<int64_t>(i) * stride_]);
-    });
+    const int64_t first = c * stride_ * static_cast<int64_t>(size_of(dtype_));
+    load_elements(static_cast<const std::byte*>(data_) + first, dtype_, stride_, n, buffer);
     return body(static_cast<const T*>(buffer));
   }
 
@@ -129,19 +128,7 @@ class LogitsReader {
         boolean_(space, logits.boolean, row),
         live_{0, space.cols} {
     if (!logits.whole_rows()) live_ = live_columns(space, logits, row);
-    if (logits.plain()) return;
-    has_additive_ = static_cast<bool>(logits.additive);
-    has_boolean_ = static_cast<bool>(logits.boolean);
-    const double scale = row_scale(space, logits, row);
-    const double temperature = row_temperature(space, logits, row);
-    cap_ = static_cast<T>(logits.softcap);
-    if (cap_ == T(0)) {  // nothing between the two factors
-      scale_ = static_cast<T>(scale / temperature);
-    } else {
-      scale_ = static_cast<T>(scale);
-      inverse_temperature_ = static_cast<T>(1 / temperature);
-    }
-    plain_ = scale_ == T(1) && cap_ == T(0) && !has_additive_ && !has_boolean_;
+    if (!logits.plain()) take_options(space, logits, row);
   }
 
   Columns live() const { return live_; }
@@ -151,7 +138,7 @@ class LogitsReader {
   bool unstaged() const { return plain_ && x_.unstaged(); }
 
   template <class Body>
-  HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+  ONEPASS_FORCED auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
     return plain_ ? x_.with_tile(c, n, buffers.x, body) : body(staged(c, n, buffers));
   }
 
@@ -188,21 +175,36 @@ class LogitsReader {
   }
 
  private:
+  HWY_NOINLINE void take_options(const RowSpace& space, const Logits& logits, int64_t row) {
+    has_additive_ = static_cast<bool>(logits.additive);
+    has_boolean_ = static_cast<bool>(logits.boolean);
+    const double scale = row_scale(space, logits, row);
+    const double temperature = row_temperature(space, logits, row);
+    cap_ = static_cast<T>(logits.softcap);
+    if (cap_ == T(0)) {  // nothing between the two factors
+      scale_ = static_cast<T>(scale / temperature);
+    } else {
+      scale_ = static_cast<T>(scale);
+      inverse_temperature_ = static_cast<T>(1 / temperature);
+    }
+    plain_ = scale_ == T(1) && cap_ == T(0) && !has_additive_ && !has_boolean_;
+  }
+
   const T* staged(int64_t c, size_t n, Buffers<T>& buffers) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     T* z = buffers.x;
-    const V scale = hn::Set(d, scale_);
-    x_.with_tile(c, n, z, [&](auto* x) ONEPASS_INLINE {
-      if (cap_ == T(0)) {
+    if (cap_ == T(0)) {
+      const V scale = hn::Set(d, scale_);
+      x_.with_tile(c, n, z, [=](auto* x) ONEPASS_INLINE {
         Map(d, x, n, z, [scale](V v) ONEPASS_INLINE { return hn::Mul(v, scale); });
-      } else {
-        const V inner = hn::Set(d, scale_ / cap_);
-        const V outer = hn::Set(d, cap_ * inverse_temperature_);
-        Map(d, x, n, z,
-            [=](V v) ONEPASS_INLINE { return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer); });
-      }
-    });
+      });
+    } else {
+      const V inner = hn::Set(d, scale_ / cap_);
+      const V outer = hn::Set(d, cap_ * inverse_temperature_);
+      Map(d, x_.tile(c, n, z), n, z,
+          [=](V v) ONEPASS_INLINE { return hn::Mul(hn::Tanh(d, hn::Mul(v, inner)), outer); });
+    }
     if (has_additive_) {
       Map2(d, static_cast<const T*>(z), additive_.tile(c, n, buffers.other), n, z,
            [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
@@ -234,7 +236,7 @@ class RowWriter {
   bool dense(DType dtype) const { return stride_ == 1 && dtype_ == dtype; }
 
   // Asks for the lines of n columns from c on, where that helps the stores to come.
-  HWY_INLINE void fetch(int64_t c, size_t n) const {
+  ONEPASS_FORCED void fetch(int64_t c, size_t n) const {
     if (streaming_ || stride_ != 1) return;
     const size_t size = size_of(dtype_);
     Fetch<true>(data_, static_cast<size_t>(c) * size, n * size);
@@ -242,35 +244,15 @@ class RowWriter {
 
   // out[c + i] = values[i] · factor. Paired: the values are in pairs, and the output is dense bf16.
   void store(int64_t c, size_t n, const T* values, T factor, bool paired = false) const {
-    const hn::ScalableTag<T> d;
-    with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
-      Stored* p = static_cast<Stored*>(data_) + c * stride_;
-      if constexpr (kVectorConvert<T, Stored>) {
-        if constexpr (kPairs<T> && std::is_same_v<Stored, BF16>) {
-          if (paired) return store_dense(d, values, n, factor, static_cast<PairedBF16*>(p));
-        }
-        if (stride_ == 1) return store_dense(d, values, n, factor, p);
-      }
-      for (size_t i = 0; i < n; ++i) {
-        p[static_cast<int64_t>(i) * stride_] = store_as<Stored>(values[i] * factor);
-      }
-    });
+    const auto dense = [=, this](auto* p) ONEPASS_INLINE { store_dense(values, n, factor, p + c); };
+    if (with_vectors(paired, dense)) return;
+    store_elements(values, n, factor, at(c), dtype_, stride_);
   }
 
-  // Calls body with where column c is, if vectors can be streamed there; false if not.
+  // Calls body with column 0, if vectors can be streamed to the row; false if not.
   template <class Body>
-  HWY_INLINE bool with_stream(int64_t c, bool paired, Body body) const {
-    if (!streaming_ || stride_ != 1) return false;
-    return with_type(dtype_, [&]<class Stored>(Type<Stored>) HWY_ATTR {
-      Stored* p = static_cast<Stored*>(data_) + c;
-      if constexpr (kVectorConvert<T, Stored>) {
-        if constexpr (kPairs<T> && std::is_same_v<Stored, BF16>) {
-          if (paired) return body(static_cast<PairedBF16*>(p));
-        }
-        return body(p);
-      }
-      return false;
-    });
+  ONEPASS_FORCED bool with_stream(bool paired, Body body) const {
+    return streaming_ && with_vectors(paired, body);
   }
 
   // Elements the row lies past a boundary of kGrain elements in memory, where streaming wants its
@@ -281,18 +263,51 @@ class RowWriter {
   }
 
   void fill(Columns columns, T value) const {
-    with_type(dtype_, [&]<class Stored>(Type<Stored>) {
-      Stored* p = static_cast<Stored*>(data_);
-      for (int64_t c = columns.begin; c < columns.end; ++c)
-        p[c * stride_] = store_as<Stored>(value);
-    });
+    const auto n = static_cast<size_t>(columns.end - columns.begin);
+    fill_elements(value, n, at(columns.begin), dtype_, stride_);
   }
 
  private:
-  template <class D, class Stored>
-  HWY_INLINE void store_dense(D d, const T* values, size_t n, T factor, Stored* p) const {
+  static constexpr DType kOwn = sizeof(T) == 8 ? DType::f64 : DType::f32;
+
+  void* at(int64_t c) const {
+    return static_cast<std::byte*>(data_) + c * stride_ * static_cast<int64_t>(size_of(dtype_));
+  }
+
+  // Calls body with column 0 in the type it is stored in, if vectors are stored as that; false if not.
+  template <class Body>
+  ONEPASS_FORCED bool with_vectors(bool paired, Body body) const {
+    if (stride_ != 1) return false;
+    if (dtype_ == kOwn) {
+      body(static_cast<T*>(data_));
+      return true;
+    }
+    if constexpr (kVectorConvert<T, BF16>) {
+      if (dtype_ == DType::bf16) {
+        if constexpr (kPairs<T>) {
+          if (paired) {
+            body(static_cast<PairedBF16*>(data_));
+            return true;
+          }
+        }
+        body(static_cast<BF16*>(data_));
+        return true;
+      }
+    }
+    if constexpr (kVectorConvert<T, F16>) {
+      if (dtype_ == DType::f16) {
+        body(static_cast<F16*>(data_));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  template <class Stored>
+  ONEPASS_FORCED void store_dense(const T* values, size_t n, T factor, Stored* p) const {
+    const hn::ScalableTag<T> d;
     constexpr size_t kVectors = kGroup<T, Stored>;
-    const hn::Vec<D> scaled = hn::Set(d, factor);
+    const hn::Vec<hn::ScalableTag<T>> scaled = hn::Set(d, factor);
     const size_t lanes = hn::Lanes(d);
     const size_t step = kVectors * lanes;
     const auto some_at = [=](size_t i, size_t end) ONEPASS_INLINE {

@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "core/sum.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/drive-inl.hpp"

@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/layout.hpp"
 #include "ops/row/run.hpp"
@@ -30,21 +31,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kStrip = 128;
 
 template <class D, class Stored, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const Stored* p, size_t count) {
+ONEPASS_FORCED hn::Vec<D> LoadSome(D d, const Stored* p, size_t count) {
   return count == hn::Lanes(d) ? LoadLanes(d, p) : LoadTail(d, p, count, T(0));
 }
 
 template <class D, class Stored>
-HWY_INLINE void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
+ONEPASS_FORCED void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
   count == hn::Lanes(d) ? StoreLanes(d, v, p) : StoreTail(d, v, p, count);
 }
 
-// `count` rows side by side, at most a vector of them.
-template <class T, bool Log, class In, class Out>
-void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t cols, size_t count) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  LaneState<V> row = LaneIdentity(d);
+// The states of `count` rows side by side, at most a vector of them. A function of its own: one
+// for all types that y may have.
+template <class D, class In>
+HWY_NOINLINE void FoldLanes(D d, const In* x, int64_t x_stride, int64_t cols, size_t count,
+                            LaneState<hn::Vec<D>>& row) {
+  using V = hn::Vec<D>;
+  row = LaneIdentity(d);
   for (int64_t begin = 0; begin < cols; begin += kStrip) {
     const int64_t end = std::min(begin + kStrip, cols);
     LaneState<V> strip = LaneIdentity(d);
@@ -58,6 +60,14 @@ void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t c
     }
     row = Merge(d, row, strip);
   }
+}
+
+template <class T, bool Log, class In, class Out>
+void LaneRows(const In* x, int64_t x_stride, Out* y, int64_t y_stride, int64_t cols, size_t count) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  LaneState<V> row;
+  FoldLanes(d, x, x_stride, cols, count, row);
   const V shift = FiniteShift(d, row.m);
   const auto empty = hn::Eq(row.d, hn::Zero(d));
   if constexpr (Log) {

@@ -19,7 +19,7 @@
 #include <cmath>
 #include <optional>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/drive-inl.hpp"
 #include "ops/row/lse-inl.hpp"
@@ -49,7 +49,7 @@ struct StateBody {
 
     // Calls body with a tile of logits, in pairs where its weights will be.
     template <class Body>
-    HWY_INLINE auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
+    ONEPASS_FORCED auto with_tile(int64_t c, size_t n, Buffers<T>& buffers, Body body) const {
       return z.with_tile(c, n, buffers, [this, body](auto* p) ONEPASS_INLINE {
         if constexpr (std::is_same_v<decltype(p), const BF16*>) {
           if (paired) return body(AnyOrder(p));
@@ -171,10 +171,10 @@ struct LogSumExpBody : StateBody<Element> {
 // A row's weights are relative to one reference, the largest of a few of its elements, so that
 // nothing waits for a maximum. Where that turns out to have been far from it, as the sum tells, the
 // row is weighed again, from cache, against its maximum.
-template <class T>
 class RowOverlap {
+  using T = float;
   using Body = SoftmaxBody<T>;
-  using Row = typename Body::Row;
+  using Row = Body::Row;
   using D = hn::ScalableTag<T>;
 
  public:
@@ -219,7 +219,7 @@ class RowOverlap {
   // Calls each(c, n) with pieces of a part: all of it, unless its logits have to be staged or tiles
   // are asked for.
   template <class Each>
-  static HWY_INLINE void in_pieces(const Row& row, Columns part, bool tiles, Each each) {
+  static ONEPASS_FORCED void in_pieces(const Row& row, Columns part, bool tiles, Each each) {
     const int64_t most = row.z.unstaged() && !tiles ? part.end - part.begin : kTile;
     for (int64_t c = part.begin; c < part.end; c += most) {
       each(c, static_cast<size_t>(std::min(most, part.end - c)));
@@ -242,7 +242,7 @@ class RowOverlap {
 
   // The sum of what sum(z, n, kept) gives for pieces of a part.
   template <class Sum>
-  HWY_INLINE double sum_of(const Row& row, Columns part, bool tiles, Sum sum) const {
+  ONEPASS_FORCED double sum_of(const Row& row, Columns part, bool tiles, Sum sum) const {
     double total = 0;
     in_pieces(row, part, tiles, [&](int64_t c, size_t n) HWY_ATTR {
       T* const kept = weights(row, c);
@@ -253,13 +253,13 @@ class RowOverlap {
   }
 
   template <class Stored>
-  static HWY_INLINE auto exp_around(const Stored*, T reference) {
+  static ONEPASS_FORCED auto exp_around(const Stored*, T reference) {
     return ExpAround<D, Stored>(D(), reference);
   }
 
   struct Nothing {
     template <class Vectors>
-    HWY_INLINE void operator()(size_t, Vectors) const {}
+    ONEPASS_FORCED void operator()(size_t, Vectors) const {}
   };
 
   // With the row before in turns where they are not aligned, at once between.
@@ -284,21 +284,20 @@ class RowOverlap {
     double sum = 0;
     const auto exchange = [&](auto* y) HWY_ATTR {
       using Out = std::remove_pointer_t<decltype(y)>;
+      auto* const to = y + parts(*before_)[1].begin;
       const auto by = hn::Set(D(), factor_);
       const T* const first = weights(row, middle.begin);
       sum = sum_of(row, middle, false, [=](auto* z, size_t n, T* kept) ONEPASS_INLINE {
         using In = std::remove_cv_t<std::remove_pointer_t<decltype(z)>>;
         const auto write_before = [=](size_t i, auto vectors) ONEPASS_INLINE {
           if constexpr (kMeet<In, Out>) {
-            StoreScaled<true, vectors()>(D(), kept + i, by, y + (kept - first) + i);
+            StoreScaled<true, vectors()>(D(), kept + i, by, to + (kept - first) + i);
           }
         };
         return WeighStreams(D(), z, n, streams, exp_around(z, reference), kept, write_before);
       });
-      return true;
     };
-    if (before_ && before_->paired == row.paired &&
-        before_->y.with_stream(parts(*before_)[1].begin, row.paired, exchange)) {
+    if (before_ && before_->paired == row.paired && before_->y.with_stream(row.paired, exchange)) {
       return sum;
     }
     if (before_) write(parts(*before_)[1]);
@@ -337,18 +336,17 @@ class RowOverlap {
   T factor_ = T(0);            // by which its weights are multiplied
 };
 
-template <class T>
 void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  Buffers<T> buffers;
-  Keep<T> keep{.buffers = buffers};
+  Buffers<float> buffers;
+  Keep<float> keep{.buffers = buffers};
   keep.weights =
-      reinterpret_cast<T*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
-  RowOverlap<T> overlap(args, plan, keep);
+      reinterpret_cast<float*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
+  RowOverlap overlap(args, plan, keep);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const typename SoftmaxBody<T>::Row row(args, plan, args.first_row + r);
+      const SoftmaxBody<float>::Row row(args, plan, args.first_row + r);
       overlap.pass(&row);
     }
     overlap.pass(nullptr);
@@ -360,10 +358,12 @@ template <class T>
 void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
   switch (args.op) {
     case Op::softmax:
-      // (HWY_SCALAR: no vectors to stream.)
-      if (HWY_TARGET != HWY_SCALAR && plan.resident && plan.streaming && plan.split == 1 &&
-          args.logits.whole_rows() && args.space.cols >= 2 * kTile) {
-        return OverlapRows<T>(args, plan, team, memory);
+      // (HWY_SCALAR has no vectors to stream, and rows of float64 are too rare for code of their own.)
+      if constexpr (HWY_TARGET != HWY_SCALAR && std::is_same_v<T, float>) {
+        if (plan.resident && plan.streaming && plan.split == 1 && args.logits.whole_rows() &&
+            args.space.cols >= 2 * kTile) {
+          return OverlapRows(args, plan, team, memory);
+        }
       }
       return Drive<SoftmaxBody<T>>(args, plan, team, memory);
     case Op::log_softmax: return Drive<LogSoftmaxBody<T>>(args, plan, team, memory);

@@ -14,7 +14,7 @@
 
 #include <cmath>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
@@ -29,14 +29,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows to come, read and written.
 template <class In, class Out>
-HWY_INLINE void FetchRows(const In* x, const Out* y, size_t count) {
+ONEPASS_FORCED void FetchRows(const In* x, const Out* y, size_t count) {
   Fetch(x, kFetchAhead * sizeof(In), count * sizeof(In));
   Fetch<true>(y, kFetchAhead * sizeof(Out), count * sizeof(Out));
 }
 
 // A row of K vectors that never leaves the registers.
 template <bool Log, size_t K, class In, class Out>
-HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
+ONEPASS_FORCED void RegisterRow(const In* x, Out* y, size_t cols) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
@@ -71,7 +71,7 @@ HWY_INLINE void RegisterRow(const In* x, Out* y, size_t cols) {
 
 // A row that takes more registers than there are: its weights wait in L1, its logits where they are.
 template <bool Log, class In, class Out>
-HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
+ONEPASS_FORCED void CachedRow(const In* x, Out* y, size_t cols) {
   HWY_ALIGN float weights[kShortCols + kGrain];
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
@@ -99,7 +99,7 @@ HWY_INLINE void CachedRow(const In* x, Out* y, size_t cols) {
 }
 
 template <class In, class Out, class OneRow>
-HWY_INLINE void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
+ONEPASS_FORCED void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
   const RowSpace& space = args.space;
   const auto cols = static_cast<size_t>(space.cols);
   const int64_t rows = args.end_row - args.first_row;
@@ -107,19 +107,13 @@ HWY_INLINE void ForEachRow(const RowArgs& args, Team& team, OneRow one_row) {
   const int64_t x_stride = args.logits.x.row_strides[0];
   const int64_t y_stride = args.out.row_strides[0];
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
-    const int64_t begin = args.first_row + first;
-    const int64_t end = std::min(begin + block, args.end_row);
-    if (space.rank == 1) {  // an address a block, not an address a row
-      const In* x = static_cast<const In*>(row_data(space, args.logits.x, begin));
-      Out* y = static_cast<Out*>(row_data(space, args.out, begin));
-      for (int64_t row = begin; row < end; ++row, x += x_stride, y += y_stride) {
-        one_row(x, y, cols);
-      }
-    } else {
-      for (int64_t row = begin; row < end; ++row) {
-        one_row(static_cast<const In*>(row_data(space, args.logits.x, row)),
-                static_cast<Out*>(row_data(space, args.out, row)), cols);
-      }
+    const int64_t end = args.first_row + std::min(first + block, rows);
+    // Rows a stride apart need an address only once.
+    for (int64_t row = args.first_row + first, next; row < end; row = next) {
+      next = space.rank == 1 ? end : row + 1;
+      const In* x = static_cast<const In*>(row_data(space, args.logits.x, row));
+      Out* y = static_cast<Out*>(row_data(space, args.out, row));
+      for (int64_t i = row; i < next; ++i, x += x_stride, y += y_stride) one_row(x, y, cols);
     }
   }
 }
@@ -132,16 +126,19 @@ void ShortRows(const RowArgs& args, Team& team) {
       RegisterRow<Log, K>(x, y, cols);
     });
   };
+  const auto in_cache = [&]() HWY_ATTR {
+    ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
+      CachedRow<Log>(x, y, cols);
+    });
+  };
+  if constexpr (HWY_TARGET == HWY_SCALAR) return in_cache();  // registers of one element
   switch (ceil_div(args.space.cols, static_cast<int64_t>(lanes))) {
     case 0: return;
     case 1: return in_registers(std::integral_constant<size_t, 1>());
     case 2: return in_registers(std::integral_constant<size_t, 2>());
     case 3: return in_registers(std::integral_constant<size_t, 3>());
     case 4: return in_registers(std::integral_constant<size_t, 4>());
-    default:
-      ForEachRow<In, Out>(args, team, [](const In* x, Out* y, size_t cols) ONEPASS_INLINE {
-        CachedRow<Log>(x, y, cols);
-      });
+    default: return in_cache();
   }
 }
 

@@ -18,7 +18,7 @@
 #include <functional>
 #include <limits>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/lse-inl.hpp"
 #include "ops/row/run.hpp"
@@ -58,7 +58,9 @@ class Chooser {
 
   int64_t k() const { return k_; }
 
-  void fold(Columns columns, Piece<T>& piece) {
+  // Not inlined: of two copies the compiler could contract one in another way, and a row's bits
+  // would depend on how it is cut.
+  HWY_NOINLINE void fold(Columns columns, Piece<T>& piece) {
     const hn::ScalableTag<T> d;
     if (k_ > 0) bound_by_sample(columns, piece.best);
     for (int64_t chunk = columns.begin; chunk < columns.end; chunk += kChunk) {
@@ -76,7 +78,7 @@ class Chooser {
   }
 
   // Of the whole row.
-  void conclude(Piece<T>& row) {
+  HWY_NOINLINE void conclude(Piece<T>& row) {
     const State<T> state = row.state();
     const T lse = RowLse(z_, state, buffers_);
     args_.op == Op::sample ? conclude_sample(row, state, lse) : conclude_topk(row, state, lse);
@@ -192,7 +194,7 @@ class Chooser {
 
   // The race of a tile's tokens against the winner so far; with gaps where many do not run.
   template <bool Gaps>
-  void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
+  HWY_NOINLINE void race(const T* z, size_t n, int64_t first, Candidate<double>& winner) {
     const hn::ScalableTag<T> d;
     const T m = MaxOf(d, z, n);
     if (!(m > minus_infinity<T>())) return;

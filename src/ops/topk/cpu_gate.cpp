@@ -14,7 +14,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/row/run.hpp"
 #include "ops/row/tile-inl.hpp"

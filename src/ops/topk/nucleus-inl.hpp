@@ -15,7 +15,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/topk/best.hpp"
 #include "ops/topk/offer-inl.hpp"

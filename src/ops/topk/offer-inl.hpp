@@ -13,7 +13,7 @@
 #include <cmath>
 #include <functional>
 
-#include "core/simd/inline.hpp"
+#include "core/simd/inline-inl.hpp"
 #include "ops/row/tile-inl.hpp"
 #include "ops/topk/best.hpp"
 
@@ -40,7 +40,7 @@ const T* TileOf(const LogitsReader<T>& z, int64_t c, size_t n, Buffers<T>& buffe
 
 // Elements of a tile for which f(vector) holds.
 template <class T, class F>
-HWY_INLINE int64_t CountIf(const T* z, size_t n, F f) {
+ONEPASS_FORCED int64_t CountIf(const T* z, size_t n, F f) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t count = 0;
