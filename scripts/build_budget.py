@@ -24,16 +24,27 @@ def is_cuda(unit):
     return unit["unit"].endswith(".cu")
 
 
+def kept(row, unit):
+    """Each architecture's numbers: this build's, and of the old budget what this build does not have."""
+    numbers = {architecture: row[architecture] for architecture in architectures_of(row)}
+    for architecture in architectures_of(unit):
+        now = dict(unit[architecture])
+        if now["ptx_lines"] == 0:  # machine code alone, as of a release's last architecture
+            now["ptx_lines"] = numbers.get(architecture, now)["ptx_lines"]
+        numbers[architecture] = now
+    return dict(sorted(numbers.items()))
+
+
 def written(units, old):
     """The rows of a new budget. Where ccache gave the object, the seconds of the old one stay."""
     rows = []
     for unit, _ in units:
         if is_cuda(unit) and architectures_of(unit):
+            row = old.get(unit["unit"], {})
             seconds = unit["seconds"] or 0
             if seconds < COMPILED:
-                seconds = old.get(unit["unit"], {}).get("seconds")
-            rows.append({"unit": unit["unit"], "seconds": seconds and round(seconds, 1),
-                         **{architecture: unit[architecture] for architecture in architectures_of(unit)}})
+                seconds = row.get("seconds")
+            rows.append({"unit": unit["unit"], "seconds": seconds and round(seconds, 1), **kept(row, unit)})
     return sorted(rows, key=lambda row: row["unit"])
 
 

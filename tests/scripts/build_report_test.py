@@ -154,6 +154,16 @@ class BudgetTest(unittest.TestCase):
         self.assertEqual([(row["unit"], row["seconds"]) for row in rows],
                          [("src/a.cu", 7.0), ("src/b.cu", 5.0), ("src/c.cu", None)])
 
+    def test_architectures_of_another_build_stay(self):
+        old = budget_of([unit("src/a.cu", 5.0)])
+        row, entry = unit("src/a.cu", 5.0, size=70, lines=0)
+        hopper = {**{field: row[field] for field in ("unit", "seconds", "object_bytes")}, "sm_90a": row["sm_80"]}
+        both = {row["unit"]: row for row in build_budget.written([(hopper, entry)], old)}["src/a.cu"]
+        self.assertEqual(both["sm_80"]["bytes"], 100)
+        self.assertEqual(both["sm_90a"]["bytes"], 70)
+        # Built without PTX, which the budget has.
+        self.assertEqual(build_budget.written([(row, entry)], old)[0]["sm_80"]["ptx_lines"], 10)
+
 
 class CommandTest(unittest.TestCase):
     def setUp(self):
