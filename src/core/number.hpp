@@ -134,9 +134,16 @@ ONEPASS_HD_ONCE inline T read_one(const void* data, DType dtype) {
   });
 }
 
-// Of a floating type a floating one, of integers one of them.
 template <class T>
 ONEPASS_HD inline void write(void* data, DType dtype, std::int64_t index, T value) {
+  with_type(dtype, [&]<class Stored>(Type<Stored>) {
+    static_cast<Stored*>(data)[index] = store_as<Stored>(value);
+  });
+}
+
+// The same to an array of the value's kind, floating or integers, as what kernels write is: fewer cases to fetch.
+template <class T>
+ONEPASS_HD inline void write_like(void* data, DType dtype, std::int64_t index, T value) {
   with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {
     static_cast<Stored*>(data)[index] = store_as<Stored>(value);
   });

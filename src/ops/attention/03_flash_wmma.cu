@@ -191,10 +191,10 @@ __global__ __launch_bounds__(kFlashThreads) void flash(const __grid_constant__ A
     const float by = factor(state[round], state[round].m);
     const std::int64_t to = a.o.offset(place.batch, place.head, query);
     for (int column = own_lane(); column < dim; column += kLanes) {
-      write(a.o.data, a.o.dtype, to + column, t.sums[row * t.stride + column] * by);
+      write_like(a.o.data, a.o.dtype, to + column, t.sums[row * t.stride + column] * by);
     }
     if (a.lse && own_lane() == 0) {
-      write(a.lse.data, a.lse.dtype, a.lse.offset(place.batch, place.head, query),
+      write_like(a.lse.data, a.lse.dtype, a.lse.offset(place.batch, place.head, query),
             logsumexp(state[round]));
     }
   }

@@ -117,7 +117,7 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
 #pragma unroll
   for (int j = 0; j < kColumns; ++j) {
     const int c = lane + kLanes * j;
-    if (c < dim) write(a.o.data, a.o.dtype, o_at + c, o[j] * by);
+    if (c < dim) write_like(a.o.data, a.o.dtype, o_at + c, o[j] * by);
   }
   if (lane == 0) write_lse(rows, row, state);
 }

@@ -85,7 +85,7 @@ __global__ __launch_bounds__(kThreads) void join(const __grid_constant__ Attenti
   const State<float> all = with_sink(a, seen, head);
   write_mean(a, a.o.offset(batch, head, query) + column, {seen, sum}, all);
   if (a.lse && thread == 0) {
-    write(a.lse.data, a.lse.dtype, a.lse.offset(batch, head, query), logsumexp(all));
+    write_like(a.lse.data, a.lse.dtype, a.lse.offset(batch, head, query), logsumexp(all));
   }
 }
 

@@ -31,10 +31,10 @@ __global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
     const auto value = [&](const void* data, const Operand& operand) {
       return read<float>(data, operand.dtype, c * operand.col_stride);
     };
-    write(o, args.o.dtype, c * args.o.col_stride,
+    write_like(o, args.o.dtype, c * args.o.col_stride,
           by.a * value(a, args.a) + by.b * value(b, args.b));
   }
-  if (args.lse && lane == 0) write(row_data(space, args.lse, row), args.lse.dtype, 0, by.lse);
+  if (args.lse && lane == 0) write_like(row_data(space, args.lse, row), args.lse.dtype, 0, by.lse);
 }
 
 }  // namespace

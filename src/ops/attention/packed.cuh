@@ -424,7 +424,7 @@ __device__ inline State<float> with_sink(const AttentionArgs& a, const State<flo
 __device__ inline void write_lse(const PackedRows& rows, int row, const State<float>& state) {
   const Heads& lse = rows.a.lse;
   if (!lse || row >= rows.count()) return;
-  write(lse.data, lse.dtype, lse.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)),
+  write_like(lse.data, lse.dtype, lse.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)),
         logsumexp(state));
 }
 

@@ -66,7 +66,7 @@ struct QueryRow {
   // By one thread.
   __device__ void write_lse(const State<float>& state) const {
     if (!a.lse) return;
-    write(a.lse.data, a.lse.dtype, a.lse.offset(batch, head, query), logsumexp(state));
+    write_like(a.lse.data, a.lse.dtype, a.lse.offset(batch, head, query), logsumexp(state));
   }
 };
 
@@ -163,7 +163,7 @@ __global__ void convert_sums(const __grid_constant__ AttentionArgs a,
                              const __grid_constant__ Matrices m) {
   const QueryRow<Stored> row(a, m);
   const std::int64_t to = a.o.offset(row.batch, row.head, row.query);
-  for_each(a.dim, [&](int i) { write(a.o.data, a.o.dtype, to + i, row.sums[i]); });
+  for_each(a.dim, [&](int i) { write_like(a.o.data, a.o.dtype, to + i, row.sums[i]); });
 }
 
 // A row of sums has a thread for each of up to 256 columns.

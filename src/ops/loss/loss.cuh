@@ -171,12 +171,12 @@ class LossRow {
     if (writes() && !args_.loss) return;
     const auto& to = writes() ? args_.loss : args_.out;
     const T lse = logsumexp(state_of(total));
-    if (args_.lse) write(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, lse);
+    if (args_.lse) write_like(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, lse);
     const T loss = ignored_ ? T(0) : loss_of(total, lse);
     if (args_.row_losses != nullptr) {
       args_.row_losses[row_ - args_.first_row] = loss;
     } else {
-      write(row_of(args_, to, row_), to.dtype, 0, loss);
+      write_like(row_of(args_, to, row_), to.dtype, 0, loss);
     }
   }
 

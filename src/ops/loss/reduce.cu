@@ -38,7 +38,7 @@ __global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_consta
     total = count == 0 ? 0 : total / count;
   }
   const Operand& to = args.loss ? args.loss : args.out;
-  if (threadIdx.x == 0) write(to.data, to.dtype, 0, total);
+  if (threadIdx.x == 0) write_like(to.data, to.dtype, 0, total);
 }
 
 __global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_constant__ RowArgs args) {

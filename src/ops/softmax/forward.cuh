@@ -84,7 +84,7 @@ class ForwardRow {
   // By one thread of the row.
   __device__ void conclude(Partial total) const {
     const auto& to = writes() ? args_.lse : args_.out;
-    if (to) write(row_of(args_, to, row_), to.dtype, 0, logsumexp(total));
+    if (to) write_like(row_of(args_, to, row_), to.dtype, 0, logsumexp(total));
   }
 
  private:

@@ -70,7 +70,7 @@ class WholeRow {
   // By one thread of the row.
   __device__ void conclude(const Partial& total) const {
     if (!args_.lse) return;
-    write(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, logsumexp(total));
+    write_like(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, logsumexp(total));
   }
 
  private:
