@@ -70,41 +70,37 @@ Status apply(Op op, const Flags& flags) {
   return write_npy(flags.out, dtype, out_shape, y.bytes());
 }
 
-void add_one(CLI::App& app, int& exit, Op op, const std::string& command_name,
-             const std::string& what) {
-  CLI::App* command = app.add_subcommand(command_name, what);
-  command->footer(fmt::format(
+void add_one(CommandLine& line, Op op, const std::string& command_name, const std::string& what) {
+  Command command = line.command(command_name, what);
+  command.footer(fmt::format(
       "Arrays are .npy (v1, v2), C order, f2, f4 or f8; bf16 travels as u2 with --bf16.\n"
       "Example: onepass {} logits.npy out.npy --axis -1 --temperature 0.7",
       command_name));
   const auto flags = std::make_shared<Flags>();
-  command->add_option("in", flags->in, "the input array")->required();
-  command->add_option("out", flags->out, "where the result goes")->required();
-  command->add_option("--axis", flags->axis, "the axis, −1 is the last");
-  command->add_option("--scale", flags->scale, "multiplies x, before the softcap");
-  command->add_option("--temperature", flags->temperature, "divides, after the softcap");
-  command->add_option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
-  command->add_option("--mask", flags->mask, "an .npy of values to add, broadcast to x");
-  command->add_flag("--causal", flags->causal, "hide keys past each query's own");
-  command->add_option("--dtype", flags->dtype,
-                      "of the output: f32, f16, bf16, f64; x's if left out");
+  command.option("in", flags->in, "the input array").required();
+  command.option("out", flags->out, "where the result goes").required();
+  command.option("--axis", flags->axis, "the axis, −1 is the last");
+  command.option("--scale", flags->scale, "multiplies x, before the softcap");
+  command.option("--temperature", flags->temperature, "divides, after the softcap");
+  command.option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
+  command.option("--mask", flags->mask, "an .npy of values to add, broadcast to x");
+  command.flag("--causal", flags->causal, "hide keys past each query's own");
+  command.option("--dtype", flags->dtype, "of the output: f32, f16, bf16, f64; x's if left out");
   if (op != Op::logsumexp) {
-    command->add_option("--lse", flags->lse, "also write the logsumexp of each row there");
+    command.option("--lse", flags->lse, "also write the logsumexp of each row there");
   }
-  command->add_flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
-  command->add_option("--threads", flags->threads, "0: all")->check(CLI::NonNegativeNumber);
-  command->add_option("--variant", flags->variant, "force one; see onepass list");
-  command->callback([flags, op, &exit] {
-    if (Status status = apply(op, *flags); !status.ok()) exit = report(status);
-  });
+  command.flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
+  command.option("--threads", flags->threads, "0: all").non_negative();
+  command.option("--variant", flags->variant, "force one; see onepass list");
+  command.run([flags, op] { return report(apply(op, *flags)); });
 }
 
 }  // namespace
 
-void add_apply(CLI::App& app, int& exit) {
-  add_one(app, exit, Op::softmax, "softmax", "softmax of an .npy array");
-  add_one(app, exit, Op::log_softmax, "log-softmax", "log-softmax of an .npy array");
-  add_one(app, exit, Op::logsumexp, "logsumexp", "logsumexp of an .npy array");
+void add_apply(CommandLine& line) {
+  add_one(line, Op::softmax, "softmax", "softmax of an .npy array");
+  add_one(line, Op::log_softmax, "log-softmax", "log-softmax of an .npy array");
+  add_one(line, Op::logsumexp, "logsumexp", "logsumexp of an .npy array");
 }
 
 }  // namespace onepass::cli

@@ -250,10 +250,10 @@ Status bench(const Flags& flags) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit) {
-  CLI::App* command =
-      app.add_subcommand("bench", "time variants beside oneDNN and a copy of the same bytes");
-  command->footer(
+void add_bench(CommandLine& line) {
+  Command command =
+      line.command("bench", "time variants beside oneDNN and a copy of the same bytes");
+  command.footer(
       "Buffers rotate so that every call finds cold caches. Times are medians over iters x runs.\n"
       "Examples: onepass bench softmax --rows 4096 --cols 4096 --dtype f32,bf16 --threads 1,2\n"
       "          onepass bench attention --heads 32 --kv-heads 8 --seq 1 --kv-seq 8192 --head-dim "
@@ -261,12 +261,12 @@ void add_bench(CLI::App& app, int& exit) {
       "          onepass bench --workload workloads/perf_softmax_cpu.txt --variants auto "
       "--json out.json");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("op", flags->op, "an op; see onepass list (softmax if left out)");
-  command->add_option("--rows", flags->rows, "rows")->check(CLI::PositiveNumber);
-  command->add_option("--cols", flags->cols, "columns")->check(CLI::PositiveNumber);
+  command.option("op", flags->op, "an op; see onepass list (softmax if left out)");
+  command.option("--rows", flags->rows, "rows").positive();
+  command.option("--cols", flags->cols, "columns").positive();
   AttentionFlags& attention = flags->attention;
-  const auto count = [command](const char* name, std::int64_t& value, const char* what) {
-    command->add_option(name, value, what)->check(CLI::PositiveNumber)->group("Attention");
+  const auto count = [&command](const char* name, std::int64_t& value, const char* what) {
+    command.option(name, value, what).positive().group("Attention");
   };
   count("--batch", attention.batch, "sequences");
   count("--heads", attention.heads, "heads of q");
@@ -275,34 +275,27 @@ void add_bench(CLI::App& app, int& exit) {
   count("--kv-seq", attention.kv_seq, "keys a sequence; as many if left out");
   count("--head-dim", attention.head_dim, "elements a head");
   count("--page", attention.page, "keys a page; side by side if left out");
-  command->add_flag("--causal", attention.causal, "hide keys past the query's own")
-      ->group("Attention");
-  command->add_option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out")->delimiter(',');
-  command->add_option("--threads", flags->threads, "thread counts; all cores if left out")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber);
-  command->add_option("--device", flags->device, "cpu or cuda; a GPU where there is one")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
-  command->add_option("--workload", flags->workload, "a file with a problem a line");
-  command->add_option("--iters", flags->protocol.iters, "timed calls a run")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--runs", flags->protocol.runs, "runs, the candidates taking turns")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--warmup", flags->protocol.warmup, "untimed calls first")
-      ->check(CLI::NonNegativeNumber);
+  command.flag("--causal", attention.causal, "hide keys past the query's own").group("Attention");
+  command.option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out").separated_by_commas();
+  command.option("--threads", flags->threads, "thread counts; all cores if left out")
+      .separated_by_commas()
+      .positive();
+  command.option("--device", flags->device, "cpu or cuda; a GPU where there is one")
+      .one_of({"cpu", "cuda"});
+  command.option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
+  command.option("--workload", flags->workload, "a file with a problem a line");
+  command.option("--iters", flags->protocol.iters, "timed calls a run").positive();
+  command.option("--runs", flags->protocol.runs, "runs, the candidates taking turns").positive();
+  command.option("--warmup", flags->protocol.warmup, "untimed calls first").non_negative();
   command
-      ->add_option("--rest", flags->protocol.rest_ms,
-                   "ms without work before each run, for a clock that falls under load")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--seconds", flags->protocol.seconds, "longest run of one candidate")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--variants", flags->selection.variants,
-                      "all, auto, names: a,b; of a GPU, launches or no_clusters");
-  command->add_option("--json", flags->json, "write the results to a file");
-  command->callback([flags, &exit] {
-    if (Status status = bench(*flags); !status.ok()) exit = report(status);
-  });
+      .option("--rest", flags->protocol.rest_ms,
+              "ms without work before each run, for a clock that falls under load")
+      .non_negative();
+  command.option("--seconds", flags->protocol.seconds, "longest run of one candidate").positive();
+  command.option("--variants", flags->selection.variants,
+                 "all, auto, names: a,b; of a GPU, launches or no_clusters");
+  command.option("--json", flags->json, "write the results to a file");
+  command.run([flags] { return report(bench(*flags)); });
 }
 
 }  // namespace onepass::cli

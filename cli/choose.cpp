@@ -23,17 +23,16 @@ struct Common {
   int threads = 0;
 };
 
-void add_common(CLI::App& command, const std::shared_ptr<Common>& flags) {
-  command.add_option("in", flags->in, "the logits, [V] or [..., V]")->required();
-  command.add_option("--scale", flags->scale, "multiplies x, before the softcap");
-  command.add_option("--temperature", flags->temperature, "divides, after the softcap");
-  command.add_option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
-  command.add_option("--index", flags->index, "of indices: i32 or i64")
-      ->check(CLI::IsMember({"i32", "i64"}));
-  command.add_flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
-  command.add_flag("--json", flags->json, "print JSON in place of a table");
-  command.add_option("--threads", flags->threads, "0: all")->check(CLI::NonNegativeNumber);
-  command.add_option("--variant", flags->variant, "force one; see onepass list");
+void add_common(Command& command, const std::shared_ptr<Common>& flags) {
+  command.option("in", flags->in, "the logits, [V] or [..., V]").required();
+  command.option("--scale", flags->scale, "multiplies x, before the softcap");
+  command.option("--temperature", flags->temperature, "divides, after the softcap");
+  command.option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
+  command.option("--index", flags->index, "of indices: i32 or i64").one_of({"i32", "i64"});
+  command.flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
+  command.flag("--json", flags->json, "print JSON in place of a table");
+  command.option("--threads", flags->threads, "0: all").non_negative();
+  command.option("--variant", flags->variant, "force one; see onepass list");
 }
 
 Status read_rows(const Common& flags, Array& x, std::vector<std::int64_t>& row_shape) {
@@ -183,40 +182,35 @@ Status run_sample(const SampleFlags& flags) {
 
 }  // namespace
 
-void add_choose(CLI::App& app, int& exit) {
-  CLI::App* topk = app.add_subcommand("topk", "the largest of each row of an .npy array");
-  topk->footer(
+void add_choose(CommandLine& line) {
+  Command topk = line.command("topk", "the largest of each row of an .npy array");
+  topk.footer(
       "Without --to-values or --to-indices the answer is printed.\n"
       "Example: onepass topk logits.npy --k 50 --temperature 0.7 --to-indices tokens.npy");
   const auto top = std::make_shared<TopkFlags>();
-  add_common(*topk, top);
-  topk->add_option("--k", top->k, "how many of each row");
-  topk->add_option("--values", top->values, "probability, log_probability, logit or renormalized");
-  topk->add_flag("--unsorted", top->unsorted, "by index, not from the largest down");
-  topk->add_option("--to-values", top->to_values, "an .npy for the values");
-  topk->add_option("--to-indices", top->to_indices, "an .npy for the indices");
-  topk->add_option("--lse", top->lse, "also write the logsumexp of each row there");
-  topk->callback([top, &exit] {
-    if (Status status = run_topk(*top); !status.ok()) exit = report(status);
-  });
+  add_common(topk, top);
+  topk.option("--k", top->k, "how many of each row");
+  topk.option("--values", top->values, "probability, log_probability, logit or renormalized");
+  topk.flag("--unsorted", top->unsorted, "by index, not from the largest down");
+  topk.option("--to-values", top->to_values, "an .npy for the values");
+  topk.option("--to-indices", top->to_indices, "an .npy for the indices");
+  topk.option("--lse", top->lse, "also write the logsumexp of each row there");
+  topk.run([top] { return report(run_topk(*top)); });
 
-  CLI::App* drawn = app.add_subcommand("sample", "a token of each row of an .npy array of logits");
-  drawn->footer(
+  Command drawn = line.command("sample", "a token of each row of an .npy array of logits");
+  drawn.footer(
       "Without --to-tokens the tokens are printed.\n"
       "Example: onepass sample logits.npy --temperature 0.7 --top-k 50 --top-p 0.9 --seed 7");
   const auto draw = std::make_shared<SampleFlags>();
-  add_common(*drawn, draw);
-  drawn->add_option("--top-k", draw->top_k, "of the k likeliest; 0: of all");
-  drawn->add_option("--top-p", draw->top_p, "of as few of the likeliest as have this probability");
-  drawn->add_option("--min-p", draw->min_p,
-                    "of those with this part of the likeliest's probability");
-  drawn->add_option("--seed", draw->seed, "the same seed draws the same tokens");
-  drawn->add_option("--offset", draw->offset, "draws of one seed: one an offset");
-  drawn->add_option("--to-tokens", draw->to_tokens, "an .npy for the tokens");
-  drawn->add_option("--logprob", draw->logprob, "an .npy for their log-probabilities");
-  drawn->callback([draw, &exit] {
-    if (Status status = run_sample(*draw); !status.ok()) exit = report(status);
-  });
+  add_common(drawn, draw);
+  drawn.option("--top-k", draw->top_k, "of the k likeliest; 0: of all");
+  drawn.option("--top-p", draw->top_p, "of as few of the likeliest as have this probability");
+  drawn.option("--min-p", draw->min_p, "of those with this part of the likeliest's probability");
+  drawn.option("--seed", draw->seed, "the same seed draws the same tokens");
+  drawn.option("--offset", draw->offset, "draws of one seed: one an offset");
+  drawn.option("--to-tokens", draw->to_tokens, "an .npy for the tokens");
+  drawn.option("--logprob", draw->logprob, "an .npy for their log-probabilities");
+  drawn.run([draw] { return report(run_sample(*draw)); });
 }
 
 }  // namespace onepass::cli

@@ -1,8 +1,7 @@
-// The subcommands. Each adds itself to the program and sets `exit` to one of the codes below.
+// The subcommands. Each adds itself to the command line and returns one of the codes below.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
+#include "cli/command_line.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass::cli {
@@ -14,17 +13,17 @@ enum Exit : int {
   kCannot = 3,  // this machine, build or file system could not do it
 };
 
-void add_list(CLI::App& app, int& exit);
-void add_verify(CLI::App& app, int& exit);
-void add_bench(CLI::App& app, int& exit);
-void add_compare(CLI::App& app, int& exit);
-void add_explain(CLI::App& app, int& exit);
-void add_tune(CLI::App& app, int& exit);
-void add_profile(CLI::App& app, int& exit);
-void add_apply(CLI::App& app, int& exit);   // softmax, log-softmax, logsumexp
-void add_choose(CLI::App& app, int& exit);  // topk, sample
+void add_list(CommandLine& line);
+void add_verify(CommandLine& line);
+void add_bench(CommandLine& line);
+void add_compare(CommandLine& line);
+void add_explain(CommandLine& line);
+void add_tune(CommandLine& line);
+void add_profile(CommandLine& line);
+void add_apply(CommandLine& line);   // softmax, log-softmax, logsumexp
+void add_choose(CommandLine& line);  // topk, sample
 
-// Prints an error on stderr and gives its exit code.
+// Prints an error on stderr. Returns its exit code; kDone if there is none.
 int report(const Status& status);
 
 }  // namespace onepass::cli

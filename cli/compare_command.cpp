@@ -190,10 +190,10 @@ int run(const Flags& flags) {
 
 }  // namespace
 
-void add_compare(CLI::App& app, int& exit) {
-  CLI::App* command = app.add_subcommand(
+void add_compare(CommandLine& line) {
+  Command command = line.command(
       "compare", "whether speed was lost between two results of bench, problem by problem");
-  command->footer(
+  command.footer(
       "A folder holds repeats of one workload, a process each: its *.json by name, the first "
       "before\n"
       "beside the first after, and so on. From three on, processes are compared, which says most;\n"
@@ -203,18 +203,18 @@ void add_compare(CLI::App& app, int& exit) {
       "Examples: onepass compare before.json after.json\n"
       "          onepass compare ab/before ab/after --threshold 2");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("before", flags->before, "a results file or a folder of them")->required();
-  command->add_option("after", flags->after, "a results file or a folder of them")->required();
-  command->add_option("--variant", flags->how.variant,
-                      "a variant or peer by name; the chosen one if left out");
+  command.option("before", flags->before, "a results file or a folder of them").required();
+  command.option("after", flags->after, "a results file or a folder of them").required();
+  command.option("--variant", flags->how.variant,
+                 "a variant or peer by name; the chosen one if left out");
   command
-      ->add_option("--threshold", flags->how.threshold_percent,
-                   "percent that are no change: 1 on a GPU, 5 on a CPU if left out")
-      ->check(CLI::Range(0.0, 1000.0));
-  command->add_flag("--any-machine", flags->how.any_machine,
-                    "compare results of different machines, too");
-  command->add_flag("--json", flags->json, "print JSON instead of tables");
-  command->callback([flags, &exit] { exit = run(*flags); });
+      .option("--threshold", flags->how.threshold_percent,
+              "percent that are no change: 1 on a GPU, 5 on a CPU if left out")
+      .within(0.0, 1000.0);
+  command.flag("--any-machine", flags->how.any_machine,
+               "compare results of different machines, too");
+  command.flag("--json", flags->json, "print JSON instead of tables");
+  command.run([flags] { return run(*flags); });
 }
 
 }  // namespace onepass::cli

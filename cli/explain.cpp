@@ -98,20 +98,17 @@ Status explain(const Flags& flags) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, int& exit) {
-  CLI::App* command = app.add_subcommand(
-      "explain", "the plan for a problem, the reason of each decision, the bytes");
-  command->footer(
+void add_explain(CommandLine& line) {
+  Command command =
+      line.command("explain", "the plan for a problem, the reason of each decision, the bytes");
+  command.footer(
       "Examples: onepass explain softmax 1x50257 f32\n"
       "          onepass explain cross_entropy 8192x128256 bf16 --machine sapphire-rapids-16");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]")
-      ->required();
-  command->add_option("--machine", flags->machine, "a machine of the tuning tables, or host");
-  command->add_flag("--json", flags->json, "print JSON instead of text");
-  command->callback([flags, &exit] {
-    if (Status status = explain(*flags); !status.ok()) exit = report(status);
-  });
+  command.option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]").required();
+  command.option("--machine", flags->machine, "a machine of the tuning tables, or host");
+  command.flag("--json", flags->json, "print JSON instead of text");
+  command.run([flags] { return report(explain(*flags)); });
 }
 
 }  // namespace onepass::cli

@@ -56,16 +56,16 @@ std::string as_json(const std::vector<Entry>& all) {
 
 }  // namespace
 
-void add_list(CLI::App& app, int& exit) {
-  CLI::App* command = app.add_subcommand("list", "every op and variant, and whether it runs here");
-  command->footer("Example: onepass list --json");
+void add_list(CommandLine& line) {
+  Command command = line.command("list", "every op and variant, and whether it runs here");
+  command.footer("Example: onepass list --json");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON instead of a table");
-  command->callback([json, &exit] {
+  command.flag("--json", *json, "print JSON instead of a table");
+  command.run([json] {
     const std::vector<Entry> all = entries();
     if (*json) {
       fmt::print("{}\n", as_json(all));
-      return;
+      return kDone;
     }
     Table table({{"op"}, {"variant"}, {"role"}, {"runs here"}, {"needs"}, {"idea"}});
     for (const Entry& e : all) {
@@ -81,11 +81,12 @@ void add_list(CLI::App& app, int& exit) {
       fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block.\n", gpu.name,
                  gpu.isa, gpu.gpu.processors, gpu.l2 >> 20, gpu.gpu.block_shared >> 10);
     }
-    exit = kDone;
+    return kDone;
   });
 }
 
 int report(const Status& status) {
+  if (status.ok()) return kDone;
   fmt::print(stderr, "onepass: {}\n", status.message());
   return status.code() == Code::invalid_argument ? kUsage : kCannot;
 }

@@ -75,28 +75,27 @@ Status profile(const ProfileRequest& request, const ProfileTarget& target) {
   return first;
 }
 
-void add_profile(CLI::App& app, int& exit) {
-  CLI::App* command = app.add_subcommand(
+void add_profile(CommandLine& line) {
+  Command command = line.command(
       "profile", "counters of the GPU variants by Nsight Compute, and what moved at each step");
-  command->footer(
+  command.footer(
       "Needs Nsight Compute (ncu) and the right to read the GPU's counters. Each variant runs\n"
       "in a process of its own; ncu empties the caches before each launch.\n"
       "Example: onepass profile softmax --rows 4096 --cols 4096 --dtype f32,f16 --json out.json");
   const auto flags = std::make_shared<ProfileRequest>();
-  command->add_option("op", flags->op, "an op; see onepass list (softmax if left out)");
-  command->add_option("--rows", flags->rows, "rows")->check(CLI::PositiveNumber);
-  command->add_option("--cols", flags->cols, "columns")->check(CLI::PositiveNumber);
-  command->add_option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out")->delimiter(',');
-  command->add_option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
-  command->add_option("--variants", flags->variants, "all, or names: a,b");
-  command->add_option("--ncu", flags->profiler.ncu, "the ncu to run; found on PATH if left out");
-  command->add_option("--timeout", flags->profiler.seconds, "seconds for one variant")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--json", flags->json, "write the counters to a file");
-  command->add_flag("--child", flags->child)->group("");  // hidden: what ncu is run on
-  command->callback([flags, &exit] {
+  command.option("op", flags->op, "an op; see onepass list (softmax if left out)");
+  command.option("--rows", flags->rows, "rows").positive();
+  command.option("--cols", flags->cols, "columns").positive();
+  command.option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out").separated_by_commas();
+  command.option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
+  command.option("--variants", flags->variants, "all, or names: a,b");
+  command.option("--ncu", flags->profiler.ncu, "the ncu to run; found on PATH if left out");
+  command.option("--timeout", flags->profiler.seconds, "seconds for one variant").positive();
+  command.option("--json", flags->json, "write the counters to a file");
+  command.flag("--child", flags->child, "what ncu is run on").group("");
+  command.run([flags] {
     const ProfileTarget target = {variants_to_profile, run_profiled, gpu_environment};
-    if (Status status = profile(*flags, target); !status.ok()) exit = report(status);
+    return report(profile(*flags, target));
   });
 }
 

@@ -99,27 +99,22 @@ Status tune(const Flags& flags) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, int& exit) {
-  CLI::App* command =
-      app.add_subcommand("tune", "measure every launch on this GPU and keep the quickest");
-  command->footer(
+void add_tune(CommandLine& line) {
+  Command command = line.command("tune", "measure every launch on this GPU and keep the quickest");
+  command.footer(
       "Writes ONEPASS_TUNING, or tuning.txt in the user's config folder, where the library finds "
       "it.\n"
       "Example: onepass tune --output my_gpu.txt && ONEPASS_TUNING=my_gpu.txt onepass bench");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("--output", flags->output, "the file to write");
+  command.option("--output", flags->output, "the file to write");
   command
-      ->add_option("--families", flags->families,
-                   "map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"map", "fold", "pair"}));
-  command->add_option("--iters", flags->protocol.iters, "timed calls a run")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--runs", flags->protocol.runs, "runs, the launches taking turns")
-      ->check(CLI::PositiveNumber);
-  command->callback([flags, &exit] {
-    if (Status status = tune(*flags); !status.ok()) exit = report(status);
-  });
+      .option("--families", flags->families,
+              "map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
+      .separated_by_commas()
+      .one_of({"map", "fold", "pair"});
+  command.option("--iters", flags->protocol.iters, "timed calls a run").positive();
+  command.option("--runs", flags->protocol.runs, "runs, the launches taking turns").positive();
+  command.run([flags] { return report(tune(*flags)); });
 }
 
 }  // namespace onepass::cli

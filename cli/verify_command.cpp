@@ -179,26 +179,25 @@ int run(const Flags& flags) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, int& exit) {
-  CLI::App* command = app.add_subcommand(
+void add_verify(CommandLine& line) {
+  Command command = line.command(
       "verify", "run variants on poisoned outputs and compare them with the float64 oracle");
-  command->footer(
+  command.footer(
       "Without a problem: a quick set for every op (or the one named). A problem leaves open what\n"
       "it does not say: all variants and instruction sets that can run it are tried.\n"
       "Examples: onepass verify\n"
       "          onepass verify softmax 64x50257 bf16 temperature=row mask=lengths\n"
       "          onepass verify --workload workloads/test_row_ops.txt");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("problem", flags->words,
-                      "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
-  command->add_option("--workload", flags->workload, "a file with a problem a line");
-  command->add_option("--variant", flags->variant, "only this variant");
-  command->add_option("--device", flags->device, "cuda: every problem on the GPU alone")
-      ->check(CLI::IsMember({"cuda"}));
-  command->add_flag("--fills", flags->all_fills,
-                    "every named fill, not just the problem's (the default without a problem)");
-  command->add_option("--json", flags->json, "write the outcome to a file");
-  command->callback([flags, &exit] { exit = run(*flags); });
+  command.option("problem", flags->words, "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
+  command.option("--workload", flags->workload, "a file with a problem a line");
+  command.option("--variant", flags->variant, "only this variant");
+  command.option("--device", flags->device, "cuda: every problem on the GPU alone")
+      .one_of({"cuda"});
+  command.flag("--fills", flags->all_fills,
+               "every named fill, not just the problem's (the default without a problem)");
+  command.option("--json", flags->json, "write the outcome to a file");
+  command.run([flags] { return run(*flags); });
 }
 
 }  // namespace onepass::cli
