@@ -23,6 +23,7 @@ class RowCheck {
     z_ = oracle::logits(x, transform);
     exact_ = spec_.scale == 1 && !spec_.scale_rows && spec_.temperature == 1 &&
              !spec_.temperature_rows && spec_.softcap == 0 && !spec_.additive;
+    for (const double z : z_) size_ = std::max(size_, std::isfinite(z) ? std::abs(z) : 0);
     nan_ = std::any_of(z_.begin(), z_.end(), [](double z) { return std::isnan(z); });
     lse_ = oracle::logsumexp(z_);
     p_ = oracle::softmax(z_);
@@ -59,10 +60,8 @@ class RowCheck {
       return std::isnan(expected) ? std::isnan(got) : got == expected;
     }
     // An error of z is one of its weight, and of the lse.
-    double size = 0;
-    for (const double z : z_) size = std::max(size, std::isfinite(z) ? std::abs(z) : 0);
     return std::abs(got - expected) <=
-           (rounding() + 16 * unit() * (1 + size)) * (1 + std::abs(expected)) + 0x1p-24;
+           (rounding() + 16 * unit() * (1 + size_)) * (1 + std::abs(expected)) + 0x1p-24;
   }
 
   double z(std::int64_t i) const { return z_[static_cast<std::size_t>(i)]; }
@@ -213,6 +212,7 @@ class RowCheck {
   bool exact_ = true;  // z is x: nothing was rounded
   bool nan_ = false;
   double lse_ = 0;
+  double size_ = 0;  // of the largest finite logit
 };
 
 }  // namespace

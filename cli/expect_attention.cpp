@@ -33,7 +33,10 @@ class Bounds {
     }
     // Tensor cores take weights of 16 bits.
     const bool rounds = spec.device == Device::cuda && size_of(spec.in) == 2;
-    weight_rounding_ = rounds ? epsilon(spec.in) / 2 : 0;
+    const double weight_rounding = rounds ? epsilon(spec.in) / 2 : 0;
+    for (std::size_t t = 0; t < row.z.size(); ++t) {
+      term_error_.push_back(logit_error(t) + state_error_ + weight_rounding + kUnit * walk_);
+    }
   }
 
   Expected lse() const {
@@ -48,7 +51,7 @@ class Bounds {
     double error = 0;
     for (std::size_t t = 0; t < row_.z.size(); ++t) {
       const double size = finite_size(p_[t] * v[t * dim + j]);
-      error += size * (logit_error(t) + state_error_ + weight_rounding_ + kUnit * walk_);
+      error += size * term_error_[t];
       // A weight below the smallest normal number may be gone.
       error += finite_size(std::min(p_[t], smallest(DType::f32)) * v[t * dim + j]);
     }
@@ -71,7 +74,8 @@ class Bounds {
   const oracle::Scores& scores_;
   oracle::Row p_;
   double m_ = -std::numeric_limits<double>::infinity();
-  double walk_ = 0, state_error_ = 0, weight_rounding_ = 0;
+  double walk_ = 0, state_error_ = 0;
+  oracle::Row term_error_;  // of p[t] · v[t], relative to it
 };
 
 // A call's tensors, as the oracle wants them.

@@ -48,6 +48,7 @@ Status GuardedArray::make(DType dtype, std::span<const std::int64_t> shape, Layo
   std::byte* first =
       storage_.data() + kGuard + static_cast<std::size_t>(layout.offset) * size_of(dtype);
   tensor_ = Tensor(first, dtype, shape, strides);
+  in_c_order_ = strides == strides_of(shape, {});
   return {};
 }
 
@@ -56,9 +57,10 @@ void GuardedArray::swap_dimensions(int a, int b) {
   const auto second = static_cast<std::size_t>(b);
   std::swap(tensor_.shape[first], tensor_.shape[second]);
   std::swap(tensor_.strides[first], tensor_.strides[second]);
+  in_c_order_ = false;
 }
 
-std::int64_t GuardedArray::offset_of(std::int64_t i) const {
+std::int64_t GuardedArray::offset_by_strides(std::int64_t i) const {
   std::int64_t offset = 0;
   for (int d = tensor_.rank - 1; d >= 0; --d) {
     const auto at = static_cast<std::size_t>(d);
@@ -112,6 +114,7 @@ Status GuardedArray::make_like(const GuardedArray& other) {
   }
   size_ = other.size_;
   tensor_ = other.tensor_;
+  in_c_order_ = other.in_c_order_;
   const auto* data = static_cast<const std::byte*>(other.tensor_.data);
   tensor_.data = storage_.data() + (data - other.storage_.data());
   copy_from(other);

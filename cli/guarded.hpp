@@ -53,11 +53,13 @@ class GuardedArray {
   std::span<std::byte> bytes_on_gpu() const;  // from the first element on
 
  private:
-  std::int64_t offset_of(std::int64_t i) const;
+  std::int64_t offset_of(std::int64_t i) const { return in_c_order_ ? i : offset_by_strides(i); }
+  std::int64_t offset_by_strides(std::int64_t i) const;
 
   AlignedBytes storage_;
   Tensor tensor_;
   std::int64_t size_ = 0;
+  bool in_c_order_ = true;  // elements lie as they are counted
   gpu::Buffer twin_;
 };
 

@@ -1,10 +1,12 @@
 // Verification: run a case, compare with the oracle, look at what must not have been touched.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/case.hpp"
+#include "cli/expect.hpp"
 
 namespace onepass::cli {
 
@@ -15,8 +17,20 @@ struct Verdict {
   std::string variant;  // the one that ran
 };
 
-// One case, one variant (the case's own, or the dispatcher's choice).
-Verdict verify(const Case& c);
+// Verifies one case after another, each in one variant (the case's own, or the dispatcher's choice). The oracle, which
+// takes longer than all variants together, runs once for neighbours that differ only in variant or instruction set.
+class Verifier {
+ public:
+  Verdict verify(const Case& c);
+
+ private:
+  Verdict run_and_compare(const Case& c);
+
+  Case expected_of_;
+  std::optional<Expectation> expected_;
+};
+
+inline Verdict verify(const Case& c) { return Verifier().verify(c); }
 
 // The case once for each fill, variant and instruction set that it leaves open, and that can run.
 std::vector<Case> expand(const Case& c, bool all_fills);

@@ -164,8 +164,9 @@ int run(const Flags& flags) {
   Outcome outcome;
   {
     Progress progress("verify", static_cast<std::int64_t>(cases.size()));
+    Verifier verifier;
     for (const Case& c : cases) {
-      outcome.add(c, verify(c));
+      outcome.add(c, verifier.verify(c));
       progress.step(to_string(c));
     }
   }

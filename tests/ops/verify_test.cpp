@@ -53,11 +53,12 @@ std::vector<Case> lines_of(const std::vector<Case>& all, Op op, Wanted wanted) {
 
 void verify_all(const std::vector<Case>& lines, bool all_fills) {
   ASSERT_FALSE(lines.empty());
+  Verifier verifier;
   for (const Case& line : lines) {
     const std::vector<Case> cases = expand(line, all_fills);
     EXPECT_FALSE(cases.empty()) << to_string(line) << "\n    nothing can run it";
     for (const Case& c : cases) {
-      const Verdict verdict = verify(c);
+      const Verdict verdict = verifier.verify(c);
       EXPECT_EQ(verdict.kind, Verdict::Kind::passed)
           << "onepass verify " << to_string(c) << "\n    " << verdict.message;
     }
