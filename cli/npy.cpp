@@ -20,7 +20,7 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::uint64_t kLongestHeader = 1 << 20;
 
 // Text from a file, made safe to show: a forged header must not drive the user's terminal.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 64;
   std::string out = "'";
   for (const unsigned char c : text.substr(0, kLongest)) {
@@ -75,7 +75,7 @@ class HeaderParser {
       if (!string(key) || !expect(':')) return false;
       const auto which =
           static_cast<std::size_t>(std::ranges::find(kKeys, key) - std::begin(kKeys));
-      if (which == std::size(kKeys)) return fail(fmt::format("unknown key {}", quoted(key)));
+      if (which == std::size(kKeys)) return fail(fmt::format("unknown key {}", in_quotes(key)));
       if (std::exchange(seen[which], true)) return fail(fmt::format("key '{}' twice", key));
       if (which == 0 && !string(header.descr)) return false;
       if (which == 1 && !boolean(header.fortran_order)) return false;
@@ -99,7 +99,7 @@ class HeaderParser {
 
   bool unexpected(std::string_view wanted) {
     return fail(fmt::format("expected {} at byte {}, found {}", wanted, at_,
-                            at_ < text_.size() ? quoted(text_.substr(at_, 1)) : "its end"));
+                            at_ < text_.size() ? in_quotes(text_.substr(at_, 1)) : "its end"));
   }
 
   void skip_blanks() { at_ = std::min(text_.find_first_not_of(" \t\r\n\f", at_), text_.size()); }
@@ -162,7 +162,7 @@ class HeaderParser {
     const std::string_view digits(begin, static_cast<std::size_t>(end - begin));
     if (error == std::errc::result_out_of_range) {
       return fail(fmt::format("shape: dimension {} is {}, which does not fit in 64 bits", dimension,
-                              quoted(digits)));
+                              in_quotes(digits)));
     }
     if (out < 0) return fail(fmt::format("shape: dimension {} is {}", dimension, out));
     at_ += digits.size();
@@ -196,7 +196,7 @@ Status dtype_of(const std::string& path, std::string_view descr, bool bf16_as_u2
     out = known->second;
     return {};
   }
-  return {Code::unsupported, fmt::format("{}: dtype {} {}", path, quoted(descr), why)};
+  return {Code::unsupported, fmt::format("{}: dtype {} {}", path, in_quotes(descr), why)};
 }
 
 std::string_view descr_of(DType dtype) {
@@ -235,7 +235,7 @@ Status read_prefix(const std::string& path, InputFile& file, std::uint64_t& head
   if (const Status status = file.read(prefix, have); !status.ok()) return status;
   const std::string_view start(prefix, std::min(have, kMagic.size()));
   if (start != kMagic.substr(0, start.size())) {
-    return file_error(path, fmt::format("not a .npy file: it begins with {}", quoted(start)));
+    return file_error(path, fmt::format("not a .npy file: it begins with {}", in_quotes(start)));
   }
   if (have < kShortest) {
     return file_error(path, fmt::format("truncated: a .npy file has at least {} bytes, this has {}",
