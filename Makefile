@@ -15,7 +15,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
-  gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install deb format check \
   build-report readme walk clean
 
 help: ## this list
@@ -136,6 +136,10 @@ build-report: $(if $(TREE),,build) ## what each source costs: seconds, kernels, 
 
 install: build ## install library, headers and program below PREFIX (and DESTDIR)
 	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+deb: build ## a Debian package of what `make install` installs, in dist/
+	cpack --config build/release/CPackConfig.cmake -B dist
+	@rm -rf dist/_CPack_Packages
 
 format: setup-lint ## lay out all C++ as .clang-format says
 	clang-format -i $(sources)

@@ -34,3 +34,16 @@ file(RELATIVE_PATH pc_dir_to_prefix /${pc_dir} /)
 string(REGEX REPLACE "/$" "" pc_dir_to_prefix ${pc_dir_to_prefix})
 configure_file(cmake/onepass.pc.in onepass.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/onepass.pc DESTINATION ${pc_dir})
+
+# `make deb`: the same files below /usr, as one package that names the libraries it needs.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The onepass maintainers <maintainers@onepass.invalid>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(NOT BUILD_SHARED_LIBS)
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS libhwy-dev)  # whoever links a static onepass links Highway, too
+endif()
+include(CPack)

@@ -35,3 +35,14 @@ export PKG_CONFIG_PATH
   $(pkg-config --static --libs onepass) -Wl,-rpath,"$(pkg-config --variable=libdir onepass)" \
   -o "$work/softmax_pkg_config"
 "$work/softmax_pkg_config"
+
+if command -v dpkg-shlibdeps >/dev/null; then
+  echo "== Debian package"
+  cpack --config "$build_dir/CPackConfig.cmake" -C "$config" -B "$work/deb"
+  package=$(find "$work/deb" -maxdepth 1 -name 'onepass_*.deb')
+  dpkg-deb --field "$package" Depends | grep libgomp1 | grep libhwy-dev
+  dpkg-deb --extract "$package" "$work/deb/root"
+  "$work/deb/root/usr/bin/onepass" --version
+  # The same files, and nothing of the build tree.
+  diff <(cd "$prefix" && find . -type f | sort) <(cd "$work/deb/root/usr" && find . -type f | sort)
+fi
