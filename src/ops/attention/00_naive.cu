@@ -49,7 +49,7 @@ __global__ __launch_bounds__(geometry::kWideThreads) void convert_weights(
 }
 
 template <class Stored>
-Status attend(const AttentionArgs& a, const Plan& plan) {
+Status attend_naive(const AttentionArgs& a, const Plan& plan) {
   return attend_in_memory<Stored>(a, plan, [&](const Matrices& m) {
     return in_order([&] { return launch_rows(scale_scores<Stored>, a, plan, m); },
                     [&] { return launch_rows(softmax<Stored>, a, plan, m); },
@@ -60,7 +60,8 @@ Status attend(const AttentionArgs& a, const Plan& plan) {
 }  // namespace
 
 Status naive(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? attend<BF16>(args, plan) : attend<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? attend_naive<BF16>(args, plan)
+                                     : attend_naive<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

@@ -14,7 +14,7 @@ namespace onepass::ops::attention {
 namespace {
 
 template <class Stored>
-__global__ __launch_bounds__(geometry::kWideThreads) void weigh(
+__global__ __launch_bounds__(geometry::kWideThreads) void fused_softmax_kernel(
     const __grid_constant__ AttentionArgs a, const __grid_constant__ Matrices m) {
   __shared__ BlockMerge::Scratch of_warp;
   const QueryRow<Stored> row(a, m);
@@ -29,15 +29,17 @@ __global__ __launch_bounds__(geometry::kWideThreads) void weigh(
 }
 
 template <class Stored>
-Status attend(const AttentionArgs& a, const Plan& plan) {
-  return attend_in_memory<Stored>(
-      a, plan, [&](const Matrices& m) { return launch_rows(weigh<Stored>, a, plan, m); });
+Status attend_fused_softmax(const AttentionArgs& a, const Plan& plan) {
+  return attend_in_memory<Stored>(a, plan, [&](const Matrices& m) {
+    return launch_rows(fused_softmax_kernel<Stored>, a, plan, m);
+  });
 }
 
 }  // namespace
 
 Status fused_softmax(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? attend<BF16>(args, plan) : attend<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? attend_fused_softmax<BF16>(args, plan)
+                                     : attend_fused_softmax<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

@@ -14,32 +14,32 @@
 namespace onepass::ops::attention {
 namespace {
 
-constexpr int kLanes = 8;  // scores that a thread has at a time
+constexpr int kScores = 8;  // scores that a thread has at a time
 
 // The i-th eight logits of a row, −inf from its end on.
 template <class Stored>
-__device__ inline void load_logits(const QueryRow<Stored>& row, int i, float (&z)[kLanes]) {
+__device__ inline void load_logits(const QueryRow<Stored>& row, int i, float (&z)[kScores]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float4 four = reinterpret_cast<const float4*>(row.scores)[2 * i + half];
     const float scores[4] = {four.x, four.y, four.z, four.w};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const int key = kLanes * i + 4 * half + j;
+      const int key = kScores * i + 4 * half + j;
       z[4 * half + j] = key < row.end ? row.logit(scores[j]) : minus_infinity<float>();
     }
   }
 }
 
 template <class Stored>
-__global__ __launch_bounds__(geometry::kTunedThreads) void weigh(
+__global__ __launch_bounds__(geometry::kTunedThreads) void fused_tuned_kernel(
     const __grid_constant__ AttentionArgs a, const __grid_constant__ Matrices m) {
   __shared__ BlockMerge::Scratch of_warp;
   const QueryRow<Stored> row(a, m);
-  const int seen = (row.end + kLanes - 1) / kLanes;  // eights with a key that is seen
+  const int seen = (row.end + kScores - 1) / kScores;  // eights with a key that is seen
   State<float> mine = identity<float>();
   for_each(seen, [&](int i) {
-    float z[kLanes];
+    float z[kScores];
     load_logits(row, i, z);
     mine = merge(mine, fold_in_place(z));
   });
@@ -47,10 +47,10 @@ __global__ __launch_bounds__(geometry::kTunedThreads) void weigh(
 
   const float from = shift(state.m);
   const float by = factor(state, state.m);
-  for_each(row.filled / kLanes, [&](int i) {
-    unsigned words[kLanes / 2] = {};
+  for_each(row.filled / kScores, [&](int i) {
+    unsigned words[kScores / 2] = {};
     if (i < seen) {
-      float z[kLanes];
+      float z[kScores];
       load_logits(row, i, z);
 #pragma unroll
       for (float& x : z) x = exponential(x - from) * by;
@@ -62,15 +62,17 @@ __global__ __launch_bounds__(geometry::kTunedThreads) void weigh(
 }
 
 template <class Stored>
-Status attend(const AttentionArgs& a, const Plan& plan) {
-  return attend_in_memory<Stored>(
-      a, plan, [&](const Matrices& m) { return launch_rows(weigh<Stored>, a, plan, m); });
+Status attend_fused_tuned(const AttentionArgs& a, const Plan& plan) {
+  return attend_in_memory<Stored>(a, plan, [&](const Matrices& m) {
+    return launch_rows(fused_tuned_kernel<Stored>, a, plan, m);
+  });
 }
 
 }  // namespace
 
 Status fused_tuned(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? attend<BF16>(args, plan) : attend<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? attend_fused_tuned<BF16>(args, plan)
+                                     : attend_fused_tuned<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

@@ -147,7 +147,8 @@ struct Place {
 };
 
 template <class Stored>
-__global__ __launch_bounds__(kFlashThreads) void flash(const __grid_constant__ AttentionArgs a) {
+__global__ __launch_bounds__(kFlashThreads) void flash_wmma_kernel(
+    const __grid_constant__ AttentionArgs a) {
   extern __shared__ __align__(128) std::byte memory[];
   const int dim = a.dim;
   const Tiles<Stored> t(memory, dim);
@@ -195,14 +196,14 @@ __global__ __launch_bounds__(kFlashThreads) void flash(const __grid_constant__ A
     }
     if (a.lse && own_lane() == 0) {
       write_like(a.lse.data, a.lse.dtype, a.lse.offset(place.batch, place.head, query),
-            logsumexp(state[round]));
+                 logsumexp(state[round]));
     }
   }
 }
 
 template <class Stored>
-Status attend(const AttentionArgs& a, const Plan& plan) {
-  const auto kernel = flash<Stored>;
+Status attend_flash_wmma(const AttentionArgs& a, const Plan& plan) {
+  const auto kernel = flash_wmma_kernel<Stored>;
   if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
       !status.ok()) {
     return status;
@@ -215,7 +216,8 @@ Status attend(const AttentionArgs& a, const Plan& plan) {
 }  // namespace
 
 Status flash_wmma(const AttentionArgs& args, const Plan& plan) {
-  return args.q.dtype == DType::bf16 ? attend<BF16>(args, plan) : attend<F16>(args, plan);
+  return args.q.dtype == DType::bf16 ? attend_flash_wmma<BF16>(args, plan)
+                                     : attend_flash_wmma<F16>(args, plan);
 }
 
 }  // namespace onepass::ops::attention

@@ -14,7 +14,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void naive_kernel(Rows<T> a) {
   const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   for (std::int64_t row = first; row < a.rows; row += step) {
@@ -40,8 +40,8 @@ __global__ void kernel(Rows<T> a) {
 }  // namespace
 
 Status naive(const RowArgs& args, const Plan& plan) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+  return with_rows(
+      args, [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, plan, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -14,7 +14,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void block_serial_kernel(Rows<T> a) {
   extern __shared__ State<float> slots[];  // one a thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const State<float> mine = fold_slice(a.in(row), a.cols);
@@ -26,8 +26,9 @@ __global__ void kernel(Rows<T> a) {
 }  // namespace
 
 Status block_serial(const RowArgs& args, const Plan& plan) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+  return with_rows(args, [&]<class T>(Rows<T> rows) {
+    return launch(block_serial_kernel<T>, plan, args, rows);
+  });
 }
 
 }  // namespace onepass::ops::softmax

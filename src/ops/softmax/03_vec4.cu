@@ -16,7 +16,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void vec4_kernel(Rows<T> a) {
   extern __shared__ float floats[];  // one a thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     three_passes(a.packed(row),
@@ -28,7 +28,7 @@ __global__ void kernel(Rows<T> a) {
 
 Status vec4(const RowArgs& args, const Plan& plan) {
   return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+                   [&]<class T>(Rows<T> rows) { return launch(vec4_kernel<T>, plan, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

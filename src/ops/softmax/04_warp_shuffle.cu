@@ -15,7 +15,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void warp_shuffle_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     three_passes(a.packed(row), [](float mine, auto join) {
@@ -27,8 +27,9 @@ __global__ void kernel(Rows<T> a) {
 }  // namespace
 
 Status warp_shuffle(const RowArgs& args, const Plan& plan) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+  return with_rows(args, [&]<class T>(Rows<T> rows) {
+    return launch(warp_shuffle_kernel<T>, plan, args, rows);
+  });
 }
 
 }  // namespace onepass::ops::softmax

@@ -16,7 +16,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void online_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   constexpr int kLanes = Pack<T>::kLanes;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
@@ -41,8 +41,8 @@ __global__ void kernel(Rows<T> a) {
 }  // namespace
 
 Status online(const RowArgs& args, const Plan& plan) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+  return with_rows(
+      args, [&]<class T>(Rows<T> rows) { return launch(online_kernel<T>, plan, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

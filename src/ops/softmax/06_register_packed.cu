@@ -16,7 +16,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T, int Packs>
-__global__ void kernel(Rows<T> a) {
+__global__ void register_packed_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   constexpr int kLanes = Pack<T>::kLanes;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
@@ -42,10 +42,10 @@ __global__ void kernel(Rows<T> a) {
 Status register_packed(const RowArgs& args, const Plan& plan) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
     switch (plan.packs) {
-      case 1: return launch(kernel<T, 1>, plan, args, rows);
-      case 2: return launch(kernel<T, 2>, plan, args, rows);
-      case 4: return launch(kernel<T, 4>, plan, args, rows);
-      default: return launch(kernel<T, 8>, plan, args, rows);
+      case 1: return launch(register_packed_kernel<T, 1>, plan, args, rows);
+      case 2: return launch(register_packed_kernel<T, 2>, plan, args, rows);
+      case 4: return launch(register_packed_kernel<T, 4>, plan, args, rows);
+      default: return launch(register_packed_kernel<T, 8>, plan, args, rows);
     }
   });
 }

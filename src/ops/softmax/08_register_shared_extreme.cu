@@ -16,7 +16,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(1024) void kernel(Rows<T> a, int staged) {
+__global__ __launch_bounds__(1024) void register_shared_extreme_kernel(Rows<T> a, int staged) {
   extern __shared__ std::byte stage[];
   __shared__ BlockMerge::Scratch scratch;
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
@@ -29,8 +29,9 @@ __global__ __launch_bounds__(1024) void kernel(Rows<T> a, int staged) {
 
 Status register_shared_extreme(const RowArgs& args, const Plan& plan) {
   const auto staged = static_cast<int>(plan.shared_bytes / kPackBytes);
-  return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows, staged); });
+  return with_rows(args, [&]<class T>(Rows<T> rows) {
+    return launch(register_shared_extreme_kernel<T>, plan, args, rows, staged);
+  });
 }
 
 }  // namespace onepass::ops::softmax

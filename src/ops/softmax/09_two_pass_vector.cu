@@ -14,7 +14,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void kernel(Rows<T> a) {
+__global__ void two_pass_vector_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
     const PackedRow<T> row = a.packed(r);
@@ -27,8 +27,9 @@ __global__ void kernel(Rows<T> a) {
 }  // namespace
 
 Status two_pass_vector(const RowArgs& args, const Plan& plan) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(kernel<T>, plan, args, rows); });
+  return with_rows(args, [&]<class T>(Rows<T> rows) {
+    return launch(two_pass_vector_kernel<T>, plan, args, rows);
+  });
 }
 
 }  // namespace onepass::ops::softmax

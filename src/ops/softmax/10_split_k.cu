@@ -15,7 +15,7 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ void fold(Rows<T> a, State<float>* partials, int chunks) {
+__global__ void split_k_fold(Rows<T> a, State<float>* partials, int chunks) {
   __shared__ BlockMerge::Scratch scratch;
   const GridMerge grid(partials, chunks);
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
@@ -30,7 +30,7 @@ __global__ void fold(Rows<T> a, State<float>* partials, int chunks) {
 }
 
 template <class T>
-__global__ void finish(Rows<T> a, State<float>* partials, int chunks) {
+__global__ void split_k_finish(Rows<T> a, State<float>* partials, int chunks) {
   __shared__ BlockMerge::Scratch scratch;
   const GridMerge grid(partials, chunks);
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
@@ -47,8 +47,8 @@ __global__ void finish(Rows<T> a, State<float>* partials, int chunks) {
 Status split_k(const RowArgs& args, const Plan& plan) {
   auto* partials = reinterpret_cast<State<float>*>(args.workspace);
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    Status status = launch(fold<T>, plan, args, rows, partials, plan.split);
-    return status.ok() ? launch(finish<T>, plan, args, rows, partials, plan.split) : status;
+    Status status = launch(split_k_fold<T>, plan, args, rows, partials, plan.split);
+    return status.ok() ? launch(split_k_finish<T>, plan, args, rows, partials, plan.split) : status;
   });
 }
 

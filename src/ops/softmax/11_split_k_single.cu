@@ -17,10 +17,10 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(geometry::kSplitThreads,
-                             geometry::kResidentBlocks) void kernel(Rows<T> a,
-                                                                    State<float>* partials,
-                                                                    int chunks) {
+__global__ __launch_bounds__(
+    geometry::kSplitThreads,
+    geometry::kResidentBlocks) void split_k_single_kernel(Rows<T> a, State<float>* partials,
+                                                          int chunks) {
   __shared__ BlockMerge::Scratch scratch;
   const GridMerge grid(partials, chunks);
   // Calls body(r, index, row, chunk) for each chunk that is this block's.
@@ -47,7 +47,7 @@ __global__ __launch_bounds__(geometry::kSplitThreads,
 Status split_k_single(const RowArgs& args, const Plan& plan) {
   auto* partials = reinterpret_cast<State<float>*>(args.workspace);
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch_cooperative(kernel<T>, plan, args, rows, partials, plan.split);
+    return launch_cooperative(split_k_single_kernel<T>, plan, args, rows, partials, plan.split);
   });
 }
 

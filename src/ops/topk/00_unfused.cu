@@ -15,7 +15,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row>
-__global__ __launch_bounds__(geometry::kWideThreads) void weigh(
+__global__ __launch_bounds__(geometry::kWideThreads) void unfused_weigh(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     float* probabilities) {
   __shared__ float of_warp[32];
@@ -26,7 +26,7 @@ __global__ __launch_bounds__(geometry::kWideThreads) void weigh(
 }
 
 template <class Row>
-__global__ __launch_bounds__(geometry::kWideThreads) void select(
+__global__ __launch_bounds__(geometry::kWideThreads) void unfused_select(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     const __grid_constant__ TopkOutputs out, const float* probabilities) {
   __shared__ BlockFold<LargestKey>::Scratch of_warp;
@@ -78,9 +78,10 @@ Status unfused(const RowArgs& args, const Plan& plan) {
   auto* p = reinterpret_cast<float*>(args.workspace);
   return with_stored(args, [&]<class In>(Type<In>) {
     using Row = ChooseRow<In, In>;
-    Status status = launch_row_clusters(weigh<Row>, args, plan, common, p);
+    Status status = launch_row_clusters(unfused_weigh<Row>, args, plan, common, p);
     if (!status.ok()) return status;
-    return launch_row_clusters(select<Row>, args, plan, common, out, static_cast<const float*>(p));
+    return launch_row_clusters(unfused_select<Row>, args, plan, common, out,
+                               static_cast<const float*>(p));
   });
 }
 

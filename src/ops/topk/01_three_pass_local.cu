@@ -64,7 +64,7 @@ __device__ void add_by_one_thread(const TopList& list, WarpLists& slots, Heap& h
 }
 
 template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void kernel(
+__global__ __launch_bounds__(geometry::kListThreads) void three_pass_local_kernel(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     const __grid_constant__ TopkOutputs out) {
   __shared__ float of_warp[32];
@@ -92,7 +92,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
 }  // namespace
 
 Status three_pass_local(const RowArgs& args, const Plan& plan) {
-  return launch_walk(args, plan, []<class Row>(Type<Row>) { return kernel<Row>; });
+  return launch_walk(args, plan, []<class Row>(Type<Row>) { return three_pass_local_kernel<Row>; });
 }
 
 }  // namespace onepass::ops::topk

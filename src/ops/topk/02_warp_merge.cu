@@ -14,7 +14,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void kernel(
+__global__ __launch_bounds__(geometry::kListThreads) void warp_merge_kernel(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     const __grid_constant__ TopkOutputs out) {
   __shared__ float of_warp[32];
@@ -38,7 +38,7 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
 }  // namespace
 
 Status warp_merge(const RowArgs& args, const Plan& plan) {
-  return launch_walk(args, plan, []<class Row>(Type<Row>) { return kernel<Row>; });
+  return launch_walk(args, plan, []<class Row>(Type<Row>) { return warp_merge_kernel<Row>; });
 }
 
 }  // namespace onepass::ops::topk

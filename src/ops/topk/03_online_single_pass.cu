@@ -13,7 +13,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void kernel(
+__global__ __launch_bounds__(geometry::kListThreads) void online_single_pass_kernel(
     const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
     const __grid_constant__ TopkOutputs out) {
   __shared__ BlockMerge::Scratch states;
@@ -43,7 +43,8 @@ __global__ __launch_bounds__(geometry::kListThreads) void kernel(
 }  // namespace
 
 Status online_single_pass(const RowArgs& args, const Plan& plan) {
-  return launch_walk(args, plan, []<class Row>(Type<Row>) { return kernel<Row>; });
+  return launch_walk(args, plan,
+                     []<class Row>(Type<Row>) { return online_single_pass_kernel<Row>; });
 }
 
 }  // namespace onepass::ops::topk
