@@ -49,11 +49,13 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 	OMP_PROC_BIND=true build/$(demo_tree)/cli/onepass bench --workload workloads/demo.txt --variants auto
 
 # Where there is no GPU, one architecture proves that the CUDA parts compile; a release has both. The sanitizer tree is
-# built before ctest only for its progress to be seen; the test that uses it would build it too.
+# built before ctest only for its progress to be seen; the test that uses it would build it too. PyTorch, 5 GB, comes
+# from the network meanwhile.
 test_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,test)
 test: build/$(test_tree)/build.ninja build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
-	cmake --build build/$(test_tree) --parallel $(JOBS)
-	cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests
+	nice scripts/python.sh fetch & \
+	  cmake --build build/$(test_tree) --parallel $(JOBS) && \
+	  cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests && wait
 	JOBS=$(JOBS) TREE=build/$(test_tree) scripts/run_tests.py --preset $(test_tree) --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan

@@ -120,4 +120,14 @@ find_package(CUDAToolkit REQUIRED)
 set(ONEPASS_CUDA_ENABLED ON)
 message(STATUS
   "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, GPU parts for ${architectures}")
+
+# Attention takes up to 30 times as long with it (docs/facts.md).
+set(ONEPASS_CUDA_QUICK_OPTION "")
+if(ONEPASS_CUDA_QUICK AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
+  set(ONEPASS_CUDA_QUICK_OPTION --Ofast-compile=max)
+  message(STATUS "CUDA: compiled quickly, and not for speed")
+elseif(ONEPASS_CUDA_QUICK)
+  message(STATUS "CUDA: compiled for speed all the same, as nvcc before 13.0 has no quick way")
+endif()
+
 include(${CMAKE_CURRENT_LIST_DIR}/Memory.cmake)

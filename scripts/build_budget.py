@@ -36,13 +36,15 @@ def kept(row, unit):
 
 
 def written(units, old):
-    """The rows of a new budget. Where ccache gave the object, the seconds of the old one stay."""
+    """The rows of a new budget. The seconds of the old one stay where ccache gave the object, and where the code is not
+    what ships."""
     rows = []
     for unit, _ in units:
         if is_cuda(unit) and architectures_of(unit):
             row = old.get(unit["unit"], {})
             seconds = unit["seconds"] or 0
-            if seconds < COMPILED:
+            quick = all(architecture.endswith(" quick") for architecture in architectures_of(unit))
+            if seconds < COMPILED or quick:
                 seconds = row.get("seconds")
             rows.append({"unit": unit["unit"], "seconds": seconds and round(seconds, 1), **kept(row, unit)})
     return sorted(rows, key=lambda row: row["unit"])

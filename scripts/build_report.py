@@ -146,7 +146,8 @@ def write_budget(arguments, environment, units):
     unknown = [row["unit"] for row in rows if row["seconds"] is None]
     if unknown:
         print(f"build-report: no seconds for {len(unknown)} units: ccache had them, or ninja's log has not")
-    write(arguments.budget, kept(environment, None, None, rows, None))
+    of_all = sorted({architecture for row in rows for architecture in build_tree.architectures_of(row)})
+    write(arguments.budget, kept({**environment, "architectures": of_all}, None, None, rows, None))
     return 0
 
 

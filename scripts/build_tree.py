@@ -76,6 +76,11 @@ def has_cuda(tree):
     return any(source.suffix == ".cu" for source, _ in commands(tree))
 
 
+def is_quick(tree):
+    """Whether GPU code was compiled quickly, not for speed: other code, with a budget of its own."""
+    return cmake_value(tree, "CMakeCache.txt", "ONEPASS_CUDA_QUICK") == "ON"
+
+
 def commands(tree):
     """[(source, object)] of all that this tree compiles; objects of files that are gone do not count."""
     path = tree / "compile_commands.json"
@@ -99,6 +104,7 @@ def units_of(tree, cuobjdump):
     root = root_of(tree)
     log_path = tree / ".ninja_log"
     log = ninja_log(log_path.read_text(encoding="utf-8")) if log_path.exists() else {}
+    quick = " quick" if is_quick(tree) else ""
     units, kernels = [], []
     for source, output in commands(tree):
         entry = log.get(output)
@@ -109,9 +115,10 @@ def units_of(tree, cuobjdump):
             code = gpu_code.unit_of(cuobjdump, path)
             for architecture in sorted({*code.kernels, *code.ptx}):
                 sizes = code.kernels.get(architecture, {})
-                unit[architecture] = {"kernels": len(sizes), "bytes": sum(sizes.values()),
-                                      "ptx_lines": code.ptx.get(architecture, 0)}
-                kernels += [(unit["unit"], architecture, name, size) for name, size in sizes.items()]
+                field = architecture + quick
+                unit[field] = {"kernels": len(sizes), "bytes": sum(sizes.values()),
+                               "ptx_lines": code.ptx.get(architecture, 0)}
+                kernels += [(unit["unit"], field, name, size) for name, size in sizes.items()]
         units.append((unit, entry))
     return units, kernels
 

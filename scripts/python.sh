@@ -4,12 +4,14 @@
 #   scripts/python.sh install               builds and installs it
 #   scripts/python.sh test [--if-possible]  and what its tests need; then pytest, with all further arguments.
 #     --if-possible: where Python's headers or packages cannot be had, one line says so, and all is well.
+#   scripts/python.sh fetch                 the packages that test will ask for, while something else is built. Says
+#                                           nothing and never fails: test tells what cannot be had.
 # PYTHON: the interpreter (python3). TREE: the build tree whose library goes in (build/release). TORCH=0: no PyTorch.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 task="${1-}"
-[[ "$task" =~ ^(check|install|test)$ ]] || { sed -n '2,7p' "$0" >&2; exit 2; }
+[[ "$task" =~ ^(check|install|test|fetch)$ ]] || { sed -n '2,9p' "$0" >&2; exit 2; }
 shift
 if_possible=false
 if [[ "${1-}" == --if-possible ]]; then if_possible=true; shift; fi
@@ -18,6 +20,7 @@ chore=python
 python="${PYTHON:-python3}"
 tree="${TREE:-build/release}"
 venv=build/python/venv
+[[ "$task" != fetch ]] || exec >/dev/null 2>&1
 source scripts/venv.sh
 
 has_uv || give_up "uv cannot be had: a network is needed the first time (and python3-venv on Debian)"
@@ -30,10 +33,21 @@ if [[ "$task" == check ]]; then
   exec "$venv/bin/mypy"
 fi
 
+install_build_packages() { install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2'; }
+install_test_packages() { install "$venv" -r python/tests/requirements.txt; }
+has_torch() { compgen -G "$venv/lib/*/site-packages/torch" >/dev/null; }
+has_room_for_torch() { has_torch || (($(free_mb) >= 12000)); }
+install_torch() { install "$venv" -r python/tests/requirements-torch.txt; }
+
+if [[ "$task" == fetch ]]; then
+  install_build_packages && install_test_packages && [[ "${TORCH:-1}" != 0 ]] && has_room_for_torch && install_torch || true
+  exit 0
+fi
+
 headers="$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
 [[ -e "$headers/Python.h" ]] || give_up "Python's headers are missing (python3-dev on Debian): no Python.h in $headers"
 [[ -e $tree/build.ninja ]] || fail "$tree is not configured: run 'make build' first, or 'make python'"
-install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2' ||
+install_build_packages ||
   give_up "the packages to build with cannot be had: a network is needed the first time"
 
 # The library is that of the tree, which the C++ tests and the program have, too.
@@ -43,13 +57,13 @@ CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-2}" install "$venv" --no-build-isolation --n
 "$venv/bin/python" -c 'import onepass; print("python: onepass", onepass.__version__, "in", "'"$venv"'")'
 [[ "$task" == test ]] || exit 0
 
-install "$venv" -r python/tests/requirements.txt ||
+install_test_packages ||
   give_up "the packages of the tests cannot be had: a network is needed the first time"
 if [[ "${TORCH:-1}" == 0 ]]; then
   echo "python: PyTorch's tests are skipped, as TORCH=0 says"
-elif (($(free_mb) < 12000)) && ! compgen -G "$venv/lib/*/site-packages/torch" >/dev/null; then
+elif ! has_room_for_torch; then
   echo "python: PyTorch's tests are skipped: it takes up to 12 GB with uv's cache, and $(free_mb) MB are left"
-elif ! install "$venv" -r python/tests/requirements-torch.txt; then
+elif ! install_torch; then
   echo "python: PyTorch's tests are skipped: its packages cannot be had, a network is needed the first time"
 fi
 # All of them run side by side: a thread that waits by spinning would take the core of another test.

@@ -154,6 +154,14 @@ class BudgetTest(unittest.TestCase):
         self.assertEqual([(row["unit"], row["seconds"]) for row in rows],
                          [("src/a.cu", 7.0), ("src/b.cu", 5.0), ("src/c.cu", None)])
 
+    def test_seconds_of_quick_code_are_not_those_of_what_ships(self):
+        old = budget_of([unit("src/a.cu", 50.0)])
+        row, entry = unit("src/a.cu", 9.0)
+        quick = {**{field: row[field] for field in ("unit", "seconds", "object_bytes")}, "sm_80 quick": row["sm_80"]}
+        kept = build_budget.written([(quick, entry)], old)[0]
+        self.assertEqual(kept["seconds"], 50.0)
+        self.assertEqual((kept["sm_80"], kept["sm_80 quick"]), (row["sm_80"], row["sm_80"]))
+
     def test_architectures_of_another_build_stay(self):
         old = budget_of([unit("src/a.cu", 5.0)])
         row, entry = unit("src/a.cu", 5.0, size=70, lines=0)
@@ -233,6 +241,17 @@ class CommandTest(unittest.TestCase):
         self.assertIn("over budget", said)
         self.put_objects({"sm_80": {"_Z1aPf": 100}}, seconds=4)
         self.assertIn("note: rewrite the budget", self.report("--check"))
+
+    def test_code_that_is_compiled_quickly_has_a_budget_of_its_own(self):
+        self.report("--write-budget")
+        with open(self.tree / "CMakeCache.txt", "a", encoding="utf-8") as cache:
+            cache.write("ONEPASS_CUDA_QUICK:BOOL=ON\n")
+        self.assertIn("SKIPPED: the budget is of sm_80, this build of sm_80 quick", self.report("--check"))
+        self.report("--write-budget")
+        self.assertIn("within their budget (sm_80 quick)", self.report("--check"))
+        self.put(self.tree / "CMakeCache.txt",
+                 f"CMAKE_BUILD_TYPE:STRING=Release\nCMAKE_HOME_DIRECTORY:INTERNAL={self.root}\n")
+        self.assertIn("within their budget (sm_80)", self.report("--check"))
 
     def test_what_is_skipped(self):
         self.report("--write-budget")
