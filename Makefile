@@ -55,7 +55,7 @@ test_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,test)
 test: build/$(test_tree)/build.ninja build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
 	nice scripts/python.sh fetch & \
 	  cmake --build build/$(test_tree) --parallel $(JOBS) && \
-	  cmake --build build/sanitize --parallel $(JOBS) --target onepass_tests && wait
+	  cmake --build build/sanitize --parallel $(JOBS) --target onepass_hardened_tests && wait
 	JOBS=$(JOBS) TREE=build/$(test_tree) scripts/run_tests.py --preset $(test_tree) --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
