@@ -62,6 +62,7 @@ class Flash {
       if (mine.begin == mine.end) continue;
       seen = {std::min(seen.begin, mine.begin), std::max(seen.end, mine.end)};
     }
+    if (seen.begin >= seen.end) return;  // no row sees a key of this part
     // Blocks begin at multiples, whoever shares the tile: a row's bits do not depend on it.
     for (int64_t at = seen.begin / kFlashKeys * kFlashKeys; at < seen.end; at += kFlashKeys) {
       const int64_t first = std::max(at, seen.begin);
