@@ -1,11 +1,36 @@
 #include "runtime/workers.hpp"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <memory>
 #include <new>
+#include <system_error>
+#include <thread>
 
 namespace onepass {
+namespace {
+
+// libgomp keeps a pool of workers for each thread that starts teams. Only the forking thread survives a fork: its pool
+// is still listed in the child, and the next team would wait for workers that are gone.
+thread_local bool came_through_fork = false;
+[[maybe_unused]] const int watching_forks =
+    pthread_atfork(nullptr, nullptr, [] { came_through_fork = true; });
+
+void run_on_pool(int threads, TeamState& state, const std::function<void(Team&)>& body) {
+#pragma omp parallel num_threads(threads)
+  {
+    Team team(omp_get_thread_num(), omp_get_num_threads(), state);
+    body(team);
+  }
+}
+
+void run_alone(TeamState& state, const std::function<void(Team&)>& body) {
+  Team team(0, 1, state);
+  body(team);
+}
+
+}  // namespace
 
 int max_threads() { return omp_get_max_threads(); }
 
@@ -13,16 +38,16 @@ void set_max_threads(int threads) { omp_set_num_threads(threads); }
 
 void run_team(int threads, const std::function<void(Team&)>& body) {
   TeamState state;
-  if (threads <= 1) {
-    Team team(0, 1, state);
-    body(team);
-    return;
+  if (threads <= 1) return run_alone(state, body);
+  if (!came_through_fork) return run_on_pool(threads, state, body);
+  // A new thread has no pool yet and gets one of its own, for some 50 µs a team.
+  std::thread leader;
+  try {
+    leader = std::thread([&] { run_on_pool(threads, state, body); });
+  } catch (const std::system_error&) {  // no more threads to be had
+    return run_alone(state, body);
   }
-#pragma omp parallel num_threads(threads)
-  {
-    Team team(omp_get_thread_num(), omp_get_num_threads(), state);
-    body(team);
-  }
+  leader.join();
 }
 
 std::byte* scratch(std::size_t bytes) {
