@@ -137,7 +137,10 @@ Row log_softmax_backward(const Row& y, const Row& dy, const Row& x, const Transf
 double cross_entropy(const Row& z, const Loss& loss) {
   if (nothing_left(z)) return kInf;
   const Row log_p = log_softmax(z);
-  double value = (1 - loss.label_smoothing) * -log_p[static_cast<std::size_t>(loss.target)];
+  double value = 0;  // with a smoothing of 1 the target has no say, not even where it is hidden
+  if (loss.label_smoothing < 1) {
+    value = (1 - loss.label_smoothing) * -log_p[static_cast<std::size_t>(loss.target)];
+  }
   if (loss.label_smoothing > 0) {
     Row live;
     std::copy_if(log_p.begin(), log_p.end(), std::back_inserter(live),

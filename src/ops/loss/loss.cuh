@@ -221,7 +221,9 @@ class LossRow {
     const State<T> state = state_of(total);
     if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
     const T log_d = log(state.d);
-    T loss = (T(1) - smoothing()) * ((state.m - target_logit()) + log_d);
+    // With a smoothing of 1 the target has no say, not even where it is hidden.
+    T loss =
+        smoothing() < T(1) ? (T(1) - smoothing()) * ((state.m - target_logit()) + log_d) : T(0);
     if constexpr (kSmooths) {
       if (smoothing() > T(0)) {
         loss += smoothing() * ((state.m - total.sum / total.count) + log_d);

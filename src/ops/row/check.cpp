@@ -6,6 +6,15 @@
 #include "ops/row/parts.hpp"
 
 namespace onepass {
+namespace {
+
+// The dtype that tells which type a call computes in.
+DType computed_from(const RowArgs& args) {
+  if (args.dy && args.dy.dtype == DType::f64) return DType::f64;
+  return args.y ? args.y.dtype : args.logits.x.dtype;
+}
+
+}  // namespace
 
 Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args) {
   args.op = op;
@@ -22,7 +31,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
     return invalid("lse", "logsumexp writes it to y already");
   }
   ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
-  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  ONEPASS_TRY(lay_logits(options, shape, x.dtype, args.logits));
   NamedList inputs = option_tensors(options);
   NamedList twins;
   (op == Op::logsumexp ? inputs : twins).add({{"x", x}});
@@ -46,7 +55,8 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
   ONEPASS_TRY(shape.lay_full("y", y, Shape::Fit::exact, args.y));
   ONEPASS_TRY(shape.lay_full("dy", dy, Shape::Fit::exact, args.dy));
   ONEPASS_TRY(shape.lay_full("dx", dx, Shape::Fit::exact, args.out));
-  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  const DType dtype = dy.dtype == DType::f64 ? dy.dtype : y.dtype;
+  ONEPASS_TRY(lay_logits(options, shape, dtype, args.logits));
   if (options.softcap > 0) {
     if (!options.x.present()) {
       return invalid("x", "is missing: the gradient of softcap ", options.softcap, " needs it");
@@ -111,11 +121,15 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     ONEPASS_TRY(check_floating("dx", t.dx));
     ONEPASS_TRY(shape.lay_full("dx", t.dx, Shape::Fit::exact, args.out));
   }
-  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  ONEPASS_TRY(lay_logits(options, shape, t.x.dtype, args.logits));
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
     return invalid("label_smoothing", options.label_smoothing, " is not between 0 and 1");
   }
   if (!std::isfinite(options.z_loss)) return invalid("z_loss", options.z_loss, " is not finite");
+  if (!fits(options.z_loss, t.x.dtype)) {
+    return invalid("z_loss", options.z_loss, " is too small or too large for a loss computed in ",
+                   name(compute_type(t.x.dtype)));
+  }
   args.ignore_index = options.ignore_index;
   args.label_smoothing = options.label_smoothing;
   args.z_loss = options.z_loss;
@@ -138,22 +152,29 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
 
 Status check_row_values(const RowArgs& args) {
   const Logits& z = args.logits;
-  const auto cols = static_cast<double>(args.space.cols);
-  ONEPASS_TRY(check_values("scale", args.space, z.scale_rows, "finite",
-                           [](double v) { return std::isfinite(v); }));
-  ONEPASS_TRY(check_values("temperature", args.space, z.temperature_rows, "a positive number",
-                           [](double v) { return v > 0 && std::isfinite(v); }));
+  const std::int64_t cols = args.space.cols;
+  ONEPASS_TRY(check_values<double>("scale", args.space, z.scale_rows, "finite",
+                                   [](double v) { return std::isfinite(v); }));
+  ONEPASS_TRY(check_values<double>("temperature", args.space, z.temperature_rows,
+                                   "a positive number",
+                                   [](double v) { return v > 0 && std::isfinite(v); }));
+  const bool factors = z.scale_rows || z.temperature_rows;
+  for (std::int64_t row = 0; factors && row < args.space.rows; ++row) {
+    ONEPASS_TRY(check_factors(row_scale(args.space, z, row), row_temperature(args.space, z, row),
+                              z.softcap, computed_from(args)));
+  }
   if (z.lengths) {
-    ONEPASS_TRY(check_values("mask.lengths", args.space, z.lengths,
-                             "between 0 and " + std::to_string(args.space.cols),
-                             [cols](double v) { return v >= 0 && v <= cols; }));
+    ONEPASS_TRY(check_values<std::int64_t>("mask.lengths", args.space, z.lengths,
+                                           "between 0 and " + std::to_string(cols),
+                                           [cols](std::int64_t v) { return v >= 0 && v <= cols; }));
   }
   if (!args.target) return {};  // before a text for an error is made
-  const auto ignored = static_cast<double>(args.ignore_index);
-  return check_values("target", args.space, args.target,
-                      "a class below " + std::to_string(args.space.cols) + " or ignore_index " +
-                          std::to_string(args.ignore_index),
-                      [=](double v) { return v == ignored || (v >= 0 && v < cols); });
+  return check_values<std::int64_t>("target", args.space, args.target,
+                                    "a class below " + std::to_string(cols) + " or ignore_index " +
+                                        std::to_string(args.ignore_index),
+                                    [cols, ignored = args.ignore_index](std::int64_t v) {
+                                      return v == ignored || (v >= 0 && v < cols);
+                                    });
 }
 
 Problem describe(const RowArgs& args) {
@@ -161,7 +182,7 @@ Problem describe(const RowArgs& args) {
   const Logits& z = args.logits;
   const bool full_out = traffic(args.op).writes > 0;
   Problem p{.op = args.op, .rows = args.space.rows, .cols = args.space.cols};
-  p.in = args.dy && args.dy.dtype == DType::f64 ? DType::f64 : in.dtype;
+  p.in = computed_from(args);
   p.out = args.out.dtype;
   p.mixed_inputs = args.y && args.dy && args.y.dtype != args.dy.dtype;
   const auto last = static_cast<std::size_t>(args.space.rank - 1);

@@ -47,6 +47,25 @@ Status lay_per_row(std::string_view argument, const PerRow& option, const Shape&
   return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, rows);
 }
 
+Status check_factors(double scale, double temperature, double softcap, DType dtype) {
+  const std::string_view type = name(compute_type(dtype));
+  const auto refuse = [type](std::string_view argument, double value) {
+    return invalid(argument, value, " is too small or too large for logits computed in ", type);
+  };
+  const bool joined = softcap == 0
+                          ? fits(scale / temperature, dtype)
+                          : fits(scale / softcap, dtype) && fits(softcap / temperature, dtype) &&
+                                fits(1 / temperature, dtype);
+  if (!fits(softcap, dtype)) return refuse("softcap", softcap);
+  if (joined) return {};
+  // The one that is farther from 1.
+  const auto size = [](double v) { return v == 0 ? 0 : std::abs(std::log(std::abs(v))); };
+  if (size(softcap) >= size(scale) && size(softcap) >= size(temperature))
+    return refuse("softcap", softcap);
+  return size(scale) > size(temperature) ? refuse("scale", scale)
+                                         : refuse("temperature", temperature);
+}
+
 void collapse_present(RowArgs& args, std::span<Operand* const> more) {
   Logits& z = args.logits;
   std::array<Operand*, 32> present;  // every call comes here: no memory of its own

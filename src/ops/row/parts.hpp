@@ -58,27 +58,31 @@ Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out);
 // Absent operands have no strides to agree on, and must not stand in the way. `more` are an op's own.
 void collapse_present(RowArgs& args, std::span<Operand* const> more);
 
-template <class Accept>
+// One value per row, read as Value: a double does not hold every integer.
+template <class Value, class Accept>
 Status check_values(std::string_view argument, const RowSpace& space, const Operand& operand,
                     std::string_view wanted, Accept accept) {
   if (!operand) return {};
   for (std::int64_t row = 0; row < space.rows; ++row) {
-    const void* data = row_data(space, operand, row);
-    if (!accept(read<double>(data, operand.dtype, 0))) {
-      if (is_floating(operand.dtype)) {
-        return invalid(argument, read<double>(data, operand.dtype, 0), " at row ", row, " is not ",
-                       wanted);
-      }
-      return invalid(argument, read<std::int64_t>(data, operand.dtype, 0), " at row ", row,
-                     " is not ", wanted);
-    }
+    const auto value = read<Value>(row_data(space, operand, row), operand.dtype, 0);
+    if (!accept(value)) return invalid(argument, value, " at row ", row, " is not ", wanted);
   }
   return {};
 }
 
+// Whether a factor keeps its digits in the type that logits of this dtype are computed in.
+inline bool fits(double factor, DType dtype) {
+  if (factor == 0) return true;
+  return compute_type(dtype) == DType::f64 ? std::isnormal(factor)
+                                           : std::isnormal(static_cast<float>(factor));
+}
+
+// The factors that z is made with: each must keep its digits, and so must what they are joined to.
+Status check_factors(double scale, double temperature, double softcap, DType dtype);
+
 // The fields that every options struct has.
 template <class Options>
-Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
+Status lay_logits(const Options& options, const Shape& shape, DType dtype, Logits& logits) {
   const Mask& mask = options.mask;
   ONEPASS_TRY(lay_per_row("scale", options.scale, shape, logits.scale, logits.scale_rows));
   ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, logits.temperature,
@@ -91,6 +95,9 @@ Status lay_logits(const Options& options, const Shape& shape, Logits& logits) {
     return invalid("softcap", options.softcap, " is not 0 or a positive number");
   }
   logits.softcap = options.softcap;
+  ONEPASS_TRY(check_factors(logits.scale_rows ? 1 : logits.scale,
+                            logits.temperature_rows ? 1 : logits.temperature, logits.softcap,
+                            dtype));
   if (mask.additive.present()) {
     ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
     ONEPASS_TRY(check_floating("mask.additive", mask.additive));

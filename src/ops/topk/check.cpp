@@ -73,6 +73,14 @@ bool is_temperature(double t) { return t >= 0 && std::isfinite(t); }
 bool is_top_p(double p) { return p > 0 && p <= 1; }
 bool is_min_p(double p) { return p >= 0 && p <= 1; }
 
+// A sample's temperature stands apart from the logits' own, as it may be 0: the likeliest token.
+Status check_own_factors(const RowArgs& args, double temperature) {
+  const Logits& z = args.logits;
+  return temperature == 0 || z.scale_rows
+             ? Status{}
+             : check_factors(z.scale, temperature, z.softcap, z.x.dtype);
+}
+
 constexpr std::string_view kTemperature = "0 or a positive number";
 constexpr std::string_view kTopP = "above 0 and at most 1";
 constexpr std::string_view kMinP = "between 0 and 1";
@@ -91,7 +99,7 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
   ONEPASS_TRY(lay_chosen("indices", indices, shape, select.k, select.indices));
   ONEPASS_TRY(check_indices("indices", indices, shape.cols()));
   ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
-  ONEPASS_TRY(lay_logits(options, shape, args.logits));
+  ONEPASS_TRY(lay_logits(options, shape, x.dtype, args.logits));
   const bool wants_target = options.target_logprob.present() || options.target_rank.present();
   if (options.target.present()) {
     ONEPASS_TRY(check_tensor("target", options.target, false));
@@ -132,7 +140,7 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
   // The temperature may be 0 here, so a row finds its own.
   const TopkOptions logits{
       .scale = options.scale, .softcap = options.softcap, .mask = options.mask};
-  ONEPASS_TRY(lay_logits(logits, shape, args.logits));
+  ONEPASS_TRY(lay_logits(logits, shape, x.dtype, args.logits));
   ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, select.temperature.value,
                           select.temperature.rows));
   ONEPASS_TRY(lay_per_row("top_p", options.top_p, shape, select.top_p.value, select.top_p.rows));
@@ -143,6 +151,7 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
   if (!select.temperature.rows && !is_temperature(select.temperature.value)) {
     return invalid("temperature", select.temperature.value, " is not ", kTemperature);
   }
+  if (!select.temperature.rows) ONEPASS_TRY(check_own_factors(args, select.temperature.value));
   if (!select.top_p.rows && !is_top_p(select.top_p.value)) {
     return invalid("top_p", select.top_p.value, " is not ", kTopP);
   }
@@ -183,6 +192,10 @@ Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const Gate
   ONEPASS_TRY(lay_chosen("experts", experts, shape, select.k, select.indices));
   ONEPASS_TRY(check_indices("experts", experts, shape.cols()));
   if (!std::isfinite(options.scale)) return invalid("scale", options.scale, " is not finite");
+  if (!fits(options.scale, scores.dtype)) {
+    return invalid("scale", options.scale, " is too small or too large for weights computed in ",
+                   name(compute_type(scores.dtype)));
+  }
   if (options.bias.present()) {
     ONEPASS_TRY(check_tensor("bias", options.bias, false));
     ONEPASS_TRY(check_floating("bias", options.bias));
@@ -205,20 +218,23 @@ Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const Gate
 Status check_select_values(const RowArgs& args, const Select& select) {
   const RowSpace& space = args.space;
   if (args.op == Op::topk) {
-    const auto cols = static_cast<double>(space.cols);
-    ONEPASS_TRY(check_values("target", space, args.target,
-                             "a token below " + std::to_string(space.cols),
-                             [cols](double v) { return v >= 0 && v < cols; }));
+    const std::int64_t cols = space.cols;
+    ONEPASS_TRY(check_values<std::int64_t>("target", space, args.target,
+                                           "a token below " + std::to_string(cols),
+                                           [cols](std::int64_t v) { return v >= 0 && v < cols; }));
   }
   RowArgs logits = args;
   logits.target = {};
   ONEPASS_TRY(check_row_values(logits));
-  ONEPASS_TRY(
-      check_values("temperature", space, select.temperature.rows, kTemperature, is_temperature));
-  ONEPASS_TRY(check_values("top_p", space, select.top_p.rows, kTopP, is_top_p));
-  ONEPASS_TRY(check_values("min_p", space, select.min_p.rows, kMinP, is_min_p));
-  return check_values("top_k", space, select.top_k.rows, "0 or more",
-                      [](double v) { return v >= 0; });
+  ONEPASS_TRY(check_values<double>("temperature", space, select.temperature.rows, kTemperature,
+                                   is_temperature));
+  for (std::int64_t row = 0; select.temperature.rows && row < space.rows; ++row) {
+    ONEPASS_TRY(check_own_factors(args, select.temperature.of(space, row)));
+  }
+  ONEPASS_TRY(check_values<double>("top_p", space, select.top_p.rows, kTopP, is_top_p));
+  ONEPASS_TRY(check_values<double>("min_p", space, select.min_p.rows, kMinP, is_min_p));
+  return check_values<std::int64_t>("top_k", space, select.top_k.rows, "0 or more",
+                                    [](std::int64_t v) { return v >= 0; });
 }
 
 }  // namespace onepass
