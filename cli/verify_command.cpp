@@ -148,7 +148,8 @@ void print(const Outcome& outcome) {
 int run(const Flags& flags) {
   std::vector<Case> given;
   if (Status status = collect(flags, given); !status.ok()) return report(status);
-  if (!flags.variant.empty()) {
+  const bool chosen_alone = flags.variant == "auto";
+  if (!flags.variant.empty() && !chosen_alone) {
     for (Case& c : given) c.variant = flags.variant;
   }
   if (flags.device == "cuda") {  // a CPU's instruction sets and threads say nothing there
@@ -160,7 +161,7 @@ int run(const Flags& flags) {
     }
   }
   const bool quick = flags.words.size() < 2 && flags.workload.empty();
-  const std::vector<Case> cases = all_cases(given, flags.all_fills || quick);
+  const std::vector<Case> cases = chosen_alone ? given : all_cases(given, flags.all_fills || quick);
   Outcome outcome;
   {
     Progress progress("verify", static_cast<std::int64_t>(cases.size()));
@@ -192,7 +193,8 @@ void add_verify(CommandLine& line) {
   const auto flags = std::make_shared<Flags>();
   command.option("problem", flags->words, "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
   command.option("--workload", flags->workload, "a file with a problem a line");
-  command.option("--variant", flags->variant, "only this variant");
+  command.option("--variant", flags->variant,
+                 "only this variant; auto: only what the dispatcher chooses");
   command.option("--device", flags->device, "cuda: every problem on the GPU alone")
       .one_of({"cuda"});
   command.flag("--fills", flags->all_fills,
