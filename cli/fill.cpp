@@ -57,6 +57,16 @@ constexpr Fill kFills[] = {
      [](std::int64_t row, std::int64_t c, std::int64_t, double random, double) {
        return (c + row) % 256 == 0 ? 10 + random : random;
      }},
+    {"crumbs",
+     "a long sum that drops what is below half an ulp of it: one weight of 1, a thousand others "
+     "are 6e-8",
+     [](std::int64_t row, std::int64_t c, std::int64_t cols, double, double) {
+       return c == row * 7 % cols ? 0 : std::log(5.9e-8 / 1024);
+     }},
+    {"level", "a long sum of equal weights, whose additions all round the same way",
+     [](std::int64_t row, std::int64_t c, std::int64_t cols, double, double) {
+       return c == cols / 3 ? 0 : -0.7 - 0.3 * static_cast<double>(row % 8);
+     }},
 };
 
 }  // namespace

@@ -52,16 +52,39 @@ ONEPASS_FORCED V SumOfPack(const V (&pack)[K]) {
   return JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
 }
 
-// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0.
+// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0. A long run of equal terms would round
+// the same way at every step, so what rounding takes off is kept where a tile has hundreds of packs or is float64, which
+// is rare, and packs are summed in short runs where it has dozens.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
 ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
+  constexpr size_t kRun = 8;
+  constexpr bool kKeepsLost = sizeof(T) == 8 || hn::MaxLanes(D()) == 1;
+  constexpr bool kRuns = !kKeepsLost && kPack * hn::MaxLanes(D()) < 64;
   V sum = hn::Zero(d);
-  ForEachPack(d, p, n, fill, [&sum, f](auto& v, size_t i) ONEPASS_INLINE {
+  V run = hn::Zero(d);  // or what was lost
+  size_t packs = 0;
+  ForEachPack(d, p, n, fill, [&](auto& v, size_t i) ONEPASS_INLINE {
     f(v, i);
-    sum = hn::Add(sum, SumOfPack(v));
+    const V pack = SumOfPack(v);
+    if constexpr (kKeepsLost) {
+      const V total = hn::Add(sum, pack);
+      const V kept = hn::Sub(total, pack);  // of sum; Knuth's two-sum
+      run = hn::Add(run, hn::Add(hn::Sub(sum, kept), hn::Sub(pack, hn::Sub(total, kept))));
+      sum = total;
+    } else {
+      run = hn::Add(run, pack);
+      if constexpr (kRuns) {
+        if (++packs % kRun != 0) return;
+        sum = hn::Add(sum, run);
+        run = hn::Zero(d);
+      }
+    }
   });
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  const V total = hn::Add(sum, run);
+  // What an infinity lost is a NaN.
+  return hn::GetLane(
+      hn::SumOfLanes(d, kKeepsLost ? hn::IfThenElse(hn::IsInf(sum), sum, total) : total));
 }
 
 // How far ahead of the exponentials memory is read, in elements: two tiles of a long row, the
@@ -102,22 +125,38 @@ template <class T>
 ONEPASS_FORCED State<T> Raise(State<T> row, State<T> tile) {
   return row.m == tile.m ? State<T>{row.m, row.d + tile.d} : merge(row, tile);
 }
+template <class T>
+ONEPASS_FORCED LongState Raise(const LongState& row, State<T> tile) {
+  return merge(row, LongState(tile));
+}
 
-// The same as FoldTile for who knows the tile's maximum.
-template <class D, class Stored, class T = hn::TFromD<D>>
-ONEPASS_FORCED State<T> FoldBelow(D d, const Stored* z, size_t n, State<T> row, T tile_max) {
-  const T m = std::max(row.m, tile_max);
+// What a tile is weighed against, beside the row so far.
+template <class T>
+ONEPASS_FORCED T Reference(State<T> row, T tile_max) {
+  return std::max(row.m, tile_max);
+}
+template <class T>
+ONEPASS_FORCED T Reference(const LongState& row, T tile_max) {
+  const T m = static_cast<T>(row.m);
+  return tile_max > m + T(LongState::kSlack) ? tile_max : m;
+}
+
+// The same as FoldTile where the tile's maximum is known.
+template <class D, class Stored, class Row, class T = hn::TFromD<D>>
+ONEPASS_FORCED Row FoldBelow(D d, const Stored* z, size_t n, Row row, T tile_max) {
+  const T m = Reference(row, tile_max);
   const hn::Vec<D> by = hn::Set(d, shift(m));
   const auto* any = AnyOrder(z);
   const T sum = SumOf(d, any, n, minus_infinity<T>(),
                       [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, any + i, by, v); });
-  return Raise(row, {m, sum});
+  return Raise(row, State<T>{m, sum});
 }
 
 // `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
-// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
-template <class D, class Stored, class T = hn::TFromD<D>>
-ONEPASS_FORCED State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row) {
+// both, the tile needs no rescaling, and what came before needs it only where the maximum rises. `Row` is a State, or a
+// LongState where there are many tiles.
+template <class D, class Stored, class Row>
+ONEPASS_FORCED Row FoldTile(D d, const Stored* z, size_t n, Row row) {
   return FoldBelow(d, z, n, row, MaxOf(d, z, n));
 }
 
@@ -138,13 +177,13 @@ ONEPASS_FORCED T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights,
 }
 
 // FoldTile that keeps the weights.
-template <class D, class Stored, class Alongside, class T = hn::TFromD<D>>
-ONEPASS_FORCED State<T> FoldTile(D d, const Stored* z, size_t n, State<T> row, T* weights,
-                                 Alongside alongside) {
-  const T m = std::max(row.m, MaxOf(d, z, n));
+template <class D, class Stored, class Row, class Alongside, class T = hn::TFromD<D>>
+ONEPASS_FORCED Row FoldTile(D d, const Stored* z, size_t n, Row row, T* weights,
+                            Alongside alongside) {
+  const T m = Reference(row, MaxOf(d, z, n));
   const hn::Vec<D> by = hn::Set(d, shift(m));
   const auto exp = [=](auto& v, size_t i) ONEPASS_INLINE { ExpPack(d, z + i, by, v); };
-  return Raise(row, {m, WeighTile(d, z, n, exp, weights, alongside)});
+  return Raise(row, State<T>{m, WeighTile(d, z, n, exp, weights, alongside)});
 }
 
 // exp(z − reference) of elements that may lie above the reference: of one that is more than

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/state.hpp"
+#include "merge/operators.hpp"
 
 namespace onepass {
 
@@ -44,5 +45,68 @@ __device__ inline State<float> fold_in_place(float (&values)[N]) {
   }
   return {m, d};
 }
+
+// What a thread folds tile after tile into. Where the tiles are many, rounding would add up: a sum of equal terms rounds
+// the same way at every step, and one of 1 takes any number of terms below half its ulp without a trace. So what an
+// addition rounds off is kept, and counted in the end.
+template <class Join>
+class Running {
+ public:
+  using Value = typename Join::Value;
+  __device__ explicit Running(const Value& first) : value_(first) {}
+  __device__ void take(const Value& tile) { value_ = Join()(value_, tile); }
+  __device__ Value all() const { return value_; }
+
+ private:
+  Value value_;
+};
+
+template <class T>
+class Running<Add<T>> {
+ public:
+  __device__ explicit Running(T first) : sum_(first) {}
+
+  __device__ void take(T term) {
+    const T sum = sum_ + term;
+    const T kept = sum - term;  // of sum_; Knuth's two-sum, exact whichever is larger
+    lost_ += (sum_ - kept) + (term - (sum - kept));
+    sum_ = sum;
+  }
+
+  __device__ void scale(T by) {
+    sum_ *= by;
+    lost_ *= by;
+  }
+
+  // An inf leaves NaN in what was lost.
+  __device__ T all() const { return isfinite(sum_) ? sum_ + lost_ : sum_; }
+
+ private:
+  T sum_;
+  T lost_ = 0;
+};
+
+// The reference follows the maximum only when that leaves it by more than LongState::kSlack, for LongState's reason.
+template <class T>
+class Running<Merge<T>> {
+ public:
+  __device__ explicit Running(State<T> first) : m_(first.m), sum_(first.d) {}
+
+  __device__ void take(State<T> tile) {
+    if (tile.m > m_ + T(LongState::kSlack)) {
+      sum_.scale(rescale(tile.m, m_));
+      m_ = tile.m;
+      sum_.take(tile.d);
+    } else {
+      sum_.take(tile.d * rescale(m_, tile.m));
+    }
+  }
+
+  __device__ State<T> all() const { return {m_, sum_.all()}; }
+
+ private:
+  T m_;
+  Running<Add<T>> sum_;
+};
 
 }  // namespace onepass

@@ -55,7 +55,7 @@ TEST(FillTest, NamesAreUniqueAndEachSaysWhatItCatches) {
   }
   for (const char* wanted :
        {"random", "all_minus_inf", "some_minus_inf", "nan", "plus_inf", "huge_offset", "equal",
-        "ascending", "descending", "ties", "extremes", "clustered"}) {
+        "ascending", "descending", "ties", "extremes", "clustered", "crumbs", "level"}) {
     EXPECT_EQ(names.count(wanted), 1U) << wanted;
   }
   EXPECT_EQ(find_fill("zeros"), nullptr);
@@ -179,6 +179,30 @@ TEST(FillTest, ClusteredHasTheLargestInOneSlice) {
     }
     EXPECT_NE(sorted[17].second % 256, sorted[0].second % 256) << row;
   }
+}
+
+// Alone none counts beside 1 in float32; a thousand do not either.
+TEST(FillTest, CrumbsAreLostBesideOneUntilThereAreThousands) {
+  for (const auto& row : rows_of("crumbs")) {
+    EXPECT_EQ(count(row, [](double v) { return v == 0; }), 1);
+    const double crumb = std::exp(*std::min_element(row.begin(), row.end()));
+    EXPECT_EQ(static_cast<float>(1 + 1024 * crumb), 1.0F);
+    EXPECT_GT(static_cast<float>(1 + 2048 * crumb), 1.0F);
+  }
+}
+
+// One after the other in float32, they drift away.
+TEST(FillTest, LevelWeightsAllRoundTheSameWay) {
+  double worst = 0;
+  for (const auto& row : rows_of("level")) {
+    EXPECT_EQ(count(row, [](double v) { return v == 0; }), 1);
+    const auto weight = static_cast<float>(std::exp(*std::min_element(row.begin(), row.end())));
+    float sum = 0;
+    for (int i = 0; i < 100000; ++i) sum += weight;
+    worst = std::max(worst,
+                     std::abs(static_cast<double>(sum) / (1e5 * static_cast<double>(weight)) - 1));
+  }
+  EXPECT_GT(worst, 1e-5);
 }
 
 TEST(FillTest, LargestIsTheLastFiniteValue) {

@@ -282,5 +282,21 @@ TEST(TopkTest, NoRowsIsNothingToDo) {
   EXPECT_TRUE(softmax_topk(Context::cpu(1), x.tensor(), values.tensor(), indices.tensor()).ok());
 }
 
+// Each of the small weights is below half an ulp of the sum, all of them are not.
+TEST(TopkTest, RenormalizedByASumOfManySmallWeights) {
+  constexpr std::int64_t cols = 50000;
+  Values x(DType::f32, {1, cols}, std::vector<double>(cols, -15.9));
+  x.set(0, 0);
+  const double crumb = std::exp(x.get(1));
+  const double expected = 1 / (1 + (cols - 1) * crumb);
+  const Result topk = run(x, 1, cols, {.values = TopkValues::renormalized});
+  EXPECT_NEAR(topk.values.get(0), expected, 2e-7);
+  Values weights(DType::f32, {1, cols}), experts(DType::i32, {1, cols});
+  const Status status =
+      gate(Context::cpu(), x.tensor(), weights.tensor(), experts.tensor(), {.renormalize = true});
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_NEAR(weights.get(0), expected, 2e-7);
+}
+
 }  // namespace
 }  // namespace onepass

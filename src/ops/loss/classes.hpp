@@ -5,15 +5,16 @@
 
 namespace onepass::ops::loss {
 
-template <class T>
+template <class T, class RowState = State<T>>
 struct Classes {
-  State<T> state;
+  RowState state;
   T sum;    // Σ z over the classes with z > −inf
   T count;  // how many there are
 };
 
-template <class T>
-ONEPASS_HD inline Classes<T> merge(const Classes<T>& a, const Classes<T>& b) {
+template <class T, class RowState>
+ONEPASS_HD inline Classes<T, RowState> merge(const Classes<T, RowState>& a,
+                                             const Classes<T, RowState>& b) {
   return {onepass::merge(a.state, b.state), a.sum + b.sum, a.count + b.count};
 }
 

@@ -36,7 +36,7 @@ using ops::loss::Classes;
 template <class Element>
 struct LossBody {
   using T = Element;
-  using Partial = Classes<T>;
+  using Partial = Classes<double, LongState>;
 
   struct Row {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
@@ -61,24 +61,26 @@ struct LossBody {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const V none = hn::Set(d, minus_infinity<T>());
-    Partial total{identity<T>(), T(0), T(0)};
+    Partial total{};
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       row.z.with_tile(c, n, keep.buffers, [&](auto* z) ONEPASS_INLINE {
         if (with_state) total.state = FoldTile(d, z, n, total.state);
         if (args.label_smoothing == 0) return;
-        total.sum += SumOf(d, z, n, minus_infinity<T>(), [none](auto& v, size_t) ONEPASS_INLINE {
-          for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), each);
-        });
-        total.count += SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t) ONEPASS_INLINE {
-          for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), hn::Set(d, T(1)));
-        });
+        total.sum += static_cast<double>(
+            SumOf(d, z, n, minus_infinity<T>(), [none](auto& v, size_t) ONEPASS_INLINE {
+              for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), each);
+            }));
+        total.count += static_cast<double>(
+            SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t) ONEPASS_INLINE {
+              for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), hn::Set(d, T(1)));
+            }));
       });
     });
     return total;
   }
 
   // And the lse, where it is asked for.
-  void write_loss(const Row& row, Partial total, const Operand& to, Keep<T>& keep) const {
+  void write_loss(const Row& row, const Partial& total, const Operand& to, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total.state, keep.buffers);
     if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
     const T loss = row.ignored ? T(0) : loss_of(row, total, lse, keep);
@@ -90,13 +92,16 @@ struct LossBody {
   }
 
   // Relative to m, so that a large offset common to the row costs no digits.
-  T loss_of(const Row& row, Partial total, T lse, Keep<T>& keep) const {
-    if (total.state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
+  T loss_of(const Row& row, const Partial& total, T lse, Keep<T>& keep) const {
+    const State<T> state = narrow<T>(total.state);
+    if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
     const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
-    const T log_d = std::log(total.state.d);
+    const T log_d = static_cast<T>(std::log(total.state.d + total.state.lost));
     const T smoothing = static_cast<T>(args.label_smoothing);
-    T loss = (T(1) - smoothing) * ((total.state.m - z) + log_d);
-    if (smoothing > T(0)) loss += smoothing * ((total.state.m - total.sum / total.count) + log_d);
+    T loss = smoothing < T(1) ? (T(1) - smoothing) * ((state.m - z) + log_d) : T(0);
+    if (smoothing > T(0)) {
+      loss += smoothing * (static_cast<T>(total.state.m - total.sum / total.count) + log_d);
+    }
     return args.z_loss == 0 ? loss : loss + static_cast<T>(args.z_loss) * lse * lse;
   }
 };
@@ -109,7 +114,7 @@ struct ForwardBody : LossBody<Element> {
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     // An ignored row still has an lse, if somebody asked for it.
-    if (row.ignored && !this->args.lse) return {identity<T>(), T(0), T(0)};
+    if (row.ignored && !this->args.lse) return {};
     return this->fold_classes(row, columns, keep, true);
   }
 
@@ -130,14 +135,14 @@ struct BackwardBody : LossBody<Element> {
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const RowArgs& args = this->args;
     const bool knows_lse = this->knows_lse();
-    Partial total{identity<T>(), T(0), T(0)};
+    Partial total{};
     const bool skips = row.ignored && !(args.loss && args.lse);
     if (!skips && (!knows_lse || args.label_smoothing > 0)) {
       total = this->fold_classes(row, columns, keep, !knows_lse);
     }
     // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1. Every piece
     // of the row says so; the pieces' merge must not count it twice.
-    if (knows_lse) total.state = identity<T>();
+    if (knows_lse) total.state = {};
     return total;
   }
 
@@ -150,16 +155,17 @@ struct BackwardBody : LossBody<Element> {
       const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
       if (lse != minus_infinity<T>()) total.state = leaf(lse);
     }
-    if (total.state.d == T(0)) return row.dx.fill(columns, T(0));  // fully masked
-    const T lse = logsumexp(total.state);
+    const State<T> state = narrow<T>(total.state);
+    if (state.d == T(0)) return row.dx.fill(columns, T(0));  // fully masked
+    const T lse = static_cast<T>(logsumexp(total.state));
     const T smoothing = static_cast<T>(args.label_smoothing);
     const double given =
         args.dloss ? read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0)
                    : 1;
     const T dloss = static_cast<T>(given * args.dloss_scale);
-    const V m = hn::Set(d, total.state.m);
-    const V factor = hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / total.state.d);
-    const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / total.count : T(0));
+    const V m = hn::Set(d, state.m);
+    const V factor = hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / state.d);
+    const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / static_cast<T>(total.count) : T(0));
     const V none = hn::Set(d, minus_infinity<T>());
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* dx = keep.buffers.out;

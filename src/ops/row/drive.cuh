@@ -18,6 +18,7 @@
 #include "core/dependent.cuh"
 #include "dispatch/gpu_rows.hpp"
 #include "merge/cluster.cuh"
+#include "merge/thread.cuh"
 
 namespace onepass {
 
@@ -200,6 +201,7 @@ class Chunk {
     hold_packs(row_, first_, step(), end_, held_);
     Partial mine = row_.fold(held_, live_packs<P>(of_warp(first_), step(), end_));
     if constexpr (Long) {
+      Running<Join> running(mine);
       for (int i = first_ + P * step(); i < end_; i += kTile * step()) {
         Held tile[kTile];
         hold_packs(row_, i, step(), end_, tile);
@@ -210,8 +212,9 @@ class Chunk {
             if (at < stage_end_) stage_[at - stage_begin_] = tile[p];
           }
         }
-        mine = Join()(mine, row_.fold(tile, live_packs<kTile>(of_warp(i), step(), end_)));
+        running.take(row_.fold(tile, live_packs<kTile>(of_warp(i), step(), end_)));
       }
+      mine = running.all();
     }
     if (has_edges_) fold_edges(row_, thread(), step(), edge_, mine);
     return mine;
@@ -303,13 +306,14 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __
   const int begin = min(size * cluster.rank(), row.packs());
   const int end = min(begin + size, row.packs());
   const typename Row::Edge edge = has_edges ? row.fetch_edge(thread) : typename Row::Edge{};
-  typename Row::Partial mine = Join::identity();
+  Running<Join> running(Join::identity());
   constexpr int kTile = gpu_rows::kFoldPacks;
   for (int i = begin; i + thread / kWarp * kWarp < end; i += kTile * step) {
     typename Row::Held tile[kTile];
     hold_packs(row, i + thread, step, end, tile);
-    mine = Join()(mine, row.fold(tile, live_packs<kTile>(i + thread / kWarp * kWarp, step, end)));
+    running.take(row.fold(tile, live_packs<kTile>(i + thread / kWarp * kWarp, step, end)));
   }
+  typename Row::Partial mine = running.all();
   if (has_edges) fold_edges(row, thread, step, edge, mine);
   const auto total = cluster.all(mine);
   if (has_edges && thread == 0) row.conclude(total);

@@ -19,12 +19,12 @@ namespace onepass::HWY_NAMESPACE {
 
 // A +inf leaves d = NaN, as a NaN does, but its lse is +inf: only then the row is looked at again.
 template <class T>
-HWY_NOINLINE T RowLse(const LogitsReader<T>& z, State<T> total, Buffers<T>& buffers) {
-  if (total.m != -minus_infinity<T>()) return logsumexp(total);
+HWY_NOINLINE T RowLse(const LogitsReader<T>& z, const LongState& total, Buffers<T>& buffers) {
+  if (total.m != -minus_infinity<double>()) return static_cast<T>(logsumexp(total));
   for (int64_t c = z.live().begin; c < z.live().end; ++c) {
     if (std::isnan(z.at(c, buffers))) return std::numeric_limits<T>::quiet_NaN();
   }
-  return total.m;
+  return static_cast<T>(total.m);
 }
 
 }  // namespace onepass::HWY_NAMESPACE

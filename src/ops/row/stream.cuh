@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/pack.cuh"
+#include "merge/thread.cuh"
 #include "ops/row/launch.cuh"
 
 namespace onepass {
@@ -37,7 +38,7 @@ class Stream {
     if constexpr (Long) hold_packs(row, packs.first, kThreads, packs.end, held_);
     wait_for_copies();
     if constexpr (!Long) lift(packs, 0, held_);
-    Partial mine = row.fold(held_, packs.template live<P>(0));
+    Running<Join> running(row.fold(held_, packs.template live<P>(0)));
     if (more && !is_messenger()) ask_ahead(next);
     Held tile[kTile];
     for (int k = P; packs.some(k); k += kTile) {
@@ -46,8 +47,9 @@ class Stream {
       } else {
         hold_packs(row, packs.at(k), kThreads, packs.end, tile);
       }
-      mine = Join()(mine, row.fold(tile, packs.template live<kTile>(k)));
+      running.take(row.fold(tile, packs.template live<kTile>(k)));
     }
+    Partial mine = running.all();
     if (index_ == 0) fold_edges(row, thread(), kThreads, edge_, mine);
     return mine;
   }

@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class Element, bool Log>
 struct BackwardBody {
   using T = Element;
-  using Partial = Sum<T>;
+  using Partial = Sum<double>;  // a long one
 
   struct Row {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
@@ -49,7 +49,7 @@ struct BackwardBody {
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    Partial total{T(0)};
+    Partial total{0};
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       // A hidden logit has no say in the gradient: its term is 0, whatever y and dy hold there.
       T* term = keep.buffers.out;
@@ -61,8 +61,8 @@ struct BackwardBody {
              [](V y, V g) ONEPASS_INLINE { return hn::Mul(y, g); });
       }
       row.logits.hide(c, n, term, T(0));
-      total.value +=
-          SumOf(d, static_cast<const T*>(term), n, T(0), [](auto&, size_t) ONEPASS_INLINE {});
+      total.value += static_cast<double>(
+          SumOf(d, static_cast<const T*>(term), n, T(0), [](auto&, size_t) ONEPASS_INLINE {}));
     });
     return total;
   }
@@ -70,7 +70,7 @@ struct BackwardBody {
   void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const V sum = hn::Set(d, total.value);
+    const V sum = hn::Set(d, static_cast<T>(total.value));
     for_each_tile(columns, row.dx.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* dx = keep.buffers.out;
       const T* dy = row.dy.tile(c, n, keep.buffers.other);

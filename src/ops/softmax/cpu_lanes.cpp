@@ -42,24 +42,43 @@ ONEPASS_FORCED void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
 
 // The states of `count` rows side by side, at most a vector of them. A function of its own: one
 // for all types that y may have.
+//
+// Long sums stay exact: a strip is summed in short runs, and what adding strips rounds off is kept. Strips are weighed
+// against a reference that rises only when the maximum leaves it by more than 1: a maximum that creeps would round the
+// sum at every strip, while errors that a factor of e lies between fade as fast as they come.
 template <class D, class In>
 HWY_NOINLINE void FoldLanes(D d, const In* x, int64_t x_stride, int64_t cols, size_t count,
                             LaneState<hn::Vec<D>>& row) {
   using V = hn::Vec<D>;
-  row = LaneIdentity(d);
+  constexpr int64_t kRun = 16;
+  const V one = hn::Set(d, hn::TFromD<D>(1));
+  LaneState<V> sum = LaneIdentity(d);  // m is the reference
+  V lost = hn::Zero(d);
+  V most = sum.m;
   for (int64_t begin = 0; begin < cols; begin += kStrip) {
     const int64_t end = std::min(begin + kStrip, cols);
-    LaneState<V> strip = LaneIdentity(d);
-    for (int64_t c = begin; c < end; ++c) {
-      strip.m = hn::Max(strip.m, LoadSome(d, x + c * x_stride, count));
+    for (int64_t c = begin; c < end; ++c)
+      most = hn::Max(most, LoadSome(d, x + c * x_stride, count));
+    const V m = hn::IfThenElse(hn::Gt(most, hn::Add(sum.m, one)), most, sum.m);
+    lost = hn::Mul(lost, RaiseTo(d, m, sum));
+    const V shift = FiniteShift(d, m);
+    V strip = hn::Zero(d);
+    for (int64_t c = begin; c < end;) {
+      V run = hn::Zero(d);
+      for (const int64_t last = std::min(c + kRun, end); c < last; ++c) {
+        run =
+            hn::Add(run, ExpOfNonPositive(d, hn::Sub(LoadSome(d, x + c * x_stride, count), shift)));
+      }
+      strip = hn::Add(strip, run);
     }
-    const V shift = FiniteShift(d, strip.m);
-    for (int64_t c = begin; c < end; ++c) {
-      const V z = LoadSome(d, x + c * x_stride, count);
-      strip.d = hn::Add(strip.d, ExpOfNonPositive(d, hn::Sub(z, shift)));
-    }
-    row = Merge(d, row, strip);
+    const V total = hn::Add(sum.d, strip);
+    const V kept = hn::Sub(total, strip);
+    lost = hn::Add(lost, hn::Add(hn::Sub(sum.d, kept), hn::Sub(strip, hn::Sub(total, kept))));
+    sum.d = total;
   }
+  sum.d = hn::Add(sum.d, lost);
+  RaiseTo(d, most, sum);
+  row = sum;
 }
 
 template <class T, bool Log, class In, class Out>

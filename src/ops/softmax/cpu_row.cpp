@@ -17,6 +17,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "core/simd/inline-inl.hpp"
@@ -37,7 +38,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class Element>
 struct StateBody {
   using T = Element;
-  using Partial = State<T>;
+  using Partial = LongState;
 
   struct Row {
     Row(const RowArgs& args, const Plan& plan, int64_t row)
@@ -69,7 +70,7 @@ struct StateBody {
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
-    Partial total = identity<T>();
+    Partial total;
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t tile) HWY_ATTR {
       if (keep.weights == nullptr) {
         total = row.z.with_tile(c, n, keep.buffers,
@@ -83,12 +84,12 @@ struct StateBody {
           row.y.fetch(c + static_cast<int64_t>(i), vectors * hn::Lanes(d));
         });
       });
-      keep.tile_max[tile] = total.m;
+      keep.tile_max[tile] = static_cast<T>(total.m);
     });
     return total;
   }
 
-  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
+  void conclude(const Row& row, const Partial& total, Keep<T>& keep) const {
     if (!args.lse) return;
     const T lse = RowLse(row.z, total, keep.buffers);
     write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
@@ -101,8 +102,9 @@ struct SoftmaxBody : StateBody<Element> {
   using typename StateBody<Element>::Partial;
   using typename StateBody<Element>::Row;
 
-  void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
+  void finish(const Row& row, const Partial& whole, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
+    const State<T> total = narrow<T>(whole);
     const bool empty = total.d == T(0);
     const T shift = empty ? T(0) : total.m;
     const T inverse = empty ? T(0) : T(1) / total.d;
@@ -119,8 +121,8 @@ struct SoftmaxBody : StateBody<Element> {
   }
 
   // A hidden column weighs nothing; in a row that is NaN it is NaN with the rest.
-  void hide(const Row& row, Partial total, Columns columns) const {
-    row.y.fill(columns, std::isnan(total.d) ? total.d : T(0));
+  void hide(const Row& row, const Partial& total, Columns columns) const {
+    row.y.fill(columns, std::isnan(total.d) ? std::numeric_limits<T>::quiet_NaN() : T(0));
   }
 };
 
@@ -131,12 +133,12 @@ struct LogSoftmaxBody : StateBody<Element> {
   using typename StateBody<Element>::Row;
 
   // (z − m) − log d: with m taken off first, a large offset common to the row costs no digits.
-  void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
+  void finish(const Row& row, const Partial& total, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
-    const bool empty = total.d == T(0);
-    const V m = hn::Set(d, empty ? T(0) : total.m);
-    const V log_d = hn::Set(d, empty ? T(0) : std::log(total.d));
+    const bool empty = total.d == 0;
+    const V m = hn::Set(d, empty ? T(0) : static_cast<T>(total.m));
+    const V log_d = hn::Set(d, empty ? T(0) : static_cast<T>(std::log(total.d + total.lost)));
     for_each_tile(columns, row.y.skew(), [&](int64_t c, size_t n, size_t) HWY_ATTR {
       T* out = keep.buffers.out;
       row.z.with_tile(c, n, keep.buffers, [=](auto* z) ONEPASS_INLINE {
@@ -146,8 +148,9 @@ struct LogSoftmaxBody : StateBody<Element> {
     });
   }
 
-  void hide(const Row& row, Partial total, Columns columns) const {
-    row.y.fill(columns, std::isnan(total.d) ? total.d : minus_infinity<T>());
+  void hide(const Row& row, const Partial& total, Columns columns) const {
+    row.y.fill(columns,
+               std::isnan(total.d) ? std::numeric_limits<T>::quiet_NaN() : minus_infinity<T>());
   }
 };
 
@@ -157,9 +160,9 @@ struct LogSumExpBody : StateBody<Element> {
   using typename StateBody<Element>::Partial;
   using typename StateBody<Element>::Row;
 
-  void finish(const Row&, Partial, Columns, Keep<T>&) const {}
-  void hide(const Row&, Partial, Columns) const {}
-  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
+  void finish(const Row&, const Partial&, Columns, Keep<T>&) const {}
+  void hide(const Row&, const Partial&, Columns) const {}
+  void conclude(const Row& row, const Partial& total, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total, keep.buffers);
     row.y.store(0, 1, &lse, T(1));
   }
@@ -188,13 +191,14 @@ class RowOverlap {
       for (const Columns part : parts(*before_)) write(part);
       return before_.reset();
     }
-    State<T> total = weigh(*next, reference(*next));
+    LongState total = weigh(*next, reference(*next));
     // The reference itself weighs 1, but where it was −inf, or so large that it was rounded away.
-    const bool near = total.d >= T(0.5) && total.d < std::exp(T(kMostAbove - 1));
+    const bool near = total.d >= 0.5 && total.d < std::exp(kMostAbove - 1.0);
     if (!near) total = weigh_again(*next);
     body_.conclude(*next, total, keep_);
     before_.emplace(*next);
-    factor_ = factor(total, total.m);
+    const State<T> narrowed = narrow<T>(total);
+    factor_ = factor(narrowed, narrowed.m);
   }
 
  private:
@@ -263,7 +267,7 @@ class RowOverlap {
   };
 
   // With the row before in turns where they are not aligned, at once between.
-  State<T> weigh(const Row& row, T reference) const {
+  LongState weigh(const Row& row, T reference) const {
     const auto [front, middle, back] = parts(row);
     const auto end_of = [&](Columns end, size_t part) HWY_ATTR {
       if (before_) write(parts(*before_)[part]);
@@ -274,7 +278,7 @@ class RowOverlap {
     double sum = end_of(front, 0);
     sum += weigh_middle(row, middle, reference);
     sum += end_of(back, 2);
-    return {reference, static_cast<T>(sum)};
+    return {reference, sum};
   }
 
   // Vector by vector where the types allow it: memory is then read and written as evenly as a copy
@@ -310,7 +314,7 @@ class RowOverlap {
   template <class In, class Out>
   static constexpr bool kMeet = std::is_same_v<In, PairedBF16> == std::is_same_v<Out, PairedBF16>;
 
-  State<T> weigh_again(const Row& row) const {
+  LongState weigh_again(const Row& row) const {
     const T m = maximum(row, {0, cols_});
     const auto by = hn::Set(D(), shift(m));
     double sum = 0;
@@ -320,7 +324,7 @@ class RowOverlap {
         return WeighTile(D(), z, n, exp, kept, Nothing());
       });
     }
-    return {m, static_cast<T>(sum)};
+    return {m, sum};
   }
 
   // A part of the row before.

@@ -35,11 +35,12 @@ T logit(const RowArgs& args, std::int64_t row, std::int64_t c) {
 template <class T>
 void one_row(const RowArgs& args, std::int64_t row) {
   const Columns live = live_columns(args.space, args.logits, row);
-  State<T> state = identity<T>();
+  LongState whole;
   for (std::int64_t c = live.begin; c < live.end; ++c) {
-    state = merge(state, leaf(logit<T>(args, row, c)));
+    whole = merge(whole, LongState(leaf(logit<T>(args, row, c))));
   }
-  const T lse = onepass::logsumexp(state);
+  const State<T> state = narrow<T>(whole);
+  const T lse = static_cast<T>(onepass::logsumexp(whole));
   const auto put = [&](const Operand& operand, std::int64_t c, T value) {
     onepass::write(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride,
                    value);

@@ -79,8 +79,9 @@ class Chooser {
 
   // Of the whole row.
   HWY_NOINLINE void conclude(Piece<T>& row) {
-    const State<T> state = row.state();
-    const T lse = RowLse(z_, state, buffers_);
+    const LongState whole = row.state();
+    const T lse = RowLse(z_, whole, buffers_);
+    const State<T> state = narrow<T>(whole);
     args_.op == Op::sample ? conclude_sample(row, state, lse) : conclude_topk(row, state, lse);
   }
 
@@ -149,8 +150,8 @@ class Chooser {
     }
     std::vector<Candidate<T>> chosen = row.best.sorted();
     fill_up(chosen, k_);
-    T sum = 0;
-    for (const Candidate<T>& c : chosen) sum += weight(state, c.z);
+    double sum = 0;  // of K weights, which may be many
+    for (const Candidate<T>& c : chosen) sum += static_cast<double>(weight(state, c.z));
     if (!select_.sorted) {
       std::sort(chosen.begin(), chosen.end(),
                 [](const auto& a, const auto& b) { return a.index < b.index; });
@@ -158,7 +159,7 @@ class Chooser {
     for (int64_t i = 0; i < k_; ++i) {
       const Candidate<T>& c = chosen[static_cast<size_t>(i)];
       put(select_.indices, i, c.index);
-      put(args_.out, i, value_of(c.z, state, sum));
+      put(args_.out, i, value_of(c.z, state, static_cast<T>(sum)));
     }
   }
 

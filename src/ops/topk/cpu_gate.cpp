@@ -105,10 +105,12 @@ class Gate {
   }
 
   void write_chosen(int64_t row, bool soft, State<T> state) {
-    T sum = 0;
-    for (Candidate<T>& c : chosen_) sum += c.z = weight_of(c.index, soft, state);
-    const T factor =
-        static_cast<T>(select_.scale) / (select_.renormalize && sum != T(0) ? sum : T(1));
+    double sum = 0;
+    for (Candidate<T>& c : chosen_) {
+      c.z = weight_of(c.index, soft, state);
+      sum += static_cast<double>(c.z);
+    }
+    const T factor = static_cast<T>(select_.scale / (select_.renormalize && sum != 0 ? sum : 1));
     for (int64_t i = 0; i < select_.k; ++i) {
       const Candidate<T>& c = chosen_[static_cast<size_t>(i)];
       put(row, i, c.z * factor, c.index);

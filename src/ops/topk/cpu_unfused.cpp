@@ -45,8 +45,10 @@ class Unfused {
         });
       });
     }
-    T sum = 0;
-    for (auto it = order_.begin(); it != last; ++it) sum += p_[static_cast<std::size_t>(*it)];
+    double sum = 0;
+    for (auto it = order_.begin(); it != last; ++it) {
+      sum += static_cast<double>(p_[static_cast<std::size_t>(*it)]);
+    }
     if (!select_.sorted) std::sort(order_.begin(), last);
     for (std::int64_t i = 0; i < select_.k; ++i) {
       const std::int64_t c = order_[static_cast<std::size_t>(i)];
@@ -54,8 +56,9 @@ class Unfused {
       write(row_data(args_.space, indices, row), indices.dtype, i * indices.col_stride,
             broken ? std::int64_t{-1} : c);
       const T p = p_[static_cast<std::size_t>(c)];
-      const T value =
-          select_.values == TopkValues::renormalized ? (sum == T(0) ? T(0) : p / sum) : p;
+      const T value = select_.values == TopkValues::renormalized
+                          ? (sum == 0 ? T(0) : p / static_cast<T>(sum))
+                          : p;
       write(row_data(args_.space, args_.out, row), args_.out.dtype, i * args_.out.col_stride,
             value);
     }

@@ -44,10 +44,15 @@ struct Piece {
   Candidate<double> winner = no_winner();
   std::int64_t rank = 0;
 
-  State<T> state() const {
-    State<T> row = identity<T>();
-    for (const State<T>& chunk : states) row = merge(row, chunk);
-    return row;
+  // Of the row, and its m the maximum, which filters go by.
+  LongState state() const {
+    LongState row;
+    T m = minus_infinity<T>();
+    for (const State<T>& chunk : states) {
+      row = merge(row, LongState(chunk));
+      m = std::max(m, chunk.m);
+    }
+    return merge(LongState(static_cast<double>(m), 0), row);
   }
 };
 
