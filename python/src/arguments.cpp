@@ -1,6 +1,7 @@
 #include "arguments.hpp"
 
 #include <string>
+#include <utility>
 
 namespace onepass::python {
 namespace {
@@ -40,6 +41,16 @@ std::int64_t integer(std::string_view argument, nb::handle given) {
     raise_value(argument, std::string(nb::str(given).c_str()) + " does not fit into 64 bits");
   }
   return value;
+}
+
+// The op says which axes there are; what is beyond an int never gets to it.
+int axis_of(const Tensor& x, nb::handle given) {
+  const std::int64_t axis = integer("axis", given);
+  if (!std::in_range<int>(axis)) {
+    raise_value("axis", std::to_string(axis) + " is outside a tensor of " + std::to_string(x.rank) +
+                            " dimensions");
+  }
+  return static_cast<int>(axis);
 }
 
 bool flag(std::string_view argument, nb::handle given) {

@@ -13,6 +13,7 @@ namespace onepass::python {
 
 double number(std::string_view argument, nb::handle given);
 std::int64_t integer(std::string_view argument, nb::handle given);
+int axis_of(const Tensor& x, nb::handle given);
 bool flag(std::string_view argument, nb::handle given);
 std::string_view text(std::string_view argument, nb::handle given);  // alive as long as `given`
 

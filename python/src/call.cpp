@@ -129,10 +129,7 @@ void raise_unless_ok(const Status& status) {
   raise(exception(), status.message());
 }
 
-void set_num_threads(int threads) {
-  if (threads < 0) raise_value("threads", std::to_string(threads) + " is negative");
-  chosen_threads = threads;
-}
+void set_num_threads(int threads) { chosen_threads = threads; }
 
 int num_threads() { return chosen_threads; }
 

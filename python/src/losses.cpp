@@ -19,7 +19,7 @@ struct LossArguments {
 
   CrossEntropyOptions read(Call& call, nb::handle variant, nb::handle batch_invariant) const {
     CrossEntropyOptions options;
-    options.axis = static_cast<int>(integer("axis", axis));
+    options.axis = axis_of(call.first(), axis);
     logits.read(call, options);
     options.ignore_index = integer("ignore_index", ignore_index);
     options.label_smoothing = number("label_smoothing", label_smoothing);

@@ -5,6 +5,9 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <utility>
+
+#include "arguments.hpp"
 #include "call.hpp"
 #include "function.hpp"
 #include "ops.hpp"
@@ -24,6 +27,15 @@ void add_plans(nb::module_& module) {
   module.def("explain", &explain);
 }
 
+void set_num_threads_to(nb::handle threads) {
+  const std::int64_t count = integer("threads", threads);
+  if (count < 0) raise_value("threads", std::to_string(count) + " is negative");
+  if (!std::in_range<int>(count)) {
+    raise_value("threads", std::to_string(count) + " is more than 2^31 - 1");
+  }
+  set_num_threads(static_cast<int>(count));
+}
+
 }  // namespace
 }  // namespace onepass::python
 
@@ -35,7 +47,7 @@ NB_MODULE(_native, module) {
   python::define_attention();
   python::add_functions(module);
   python::add_plans(module);
-  module.def("set_num_threads", &python::set_num_threads);
+  module.def("set_num_threads", &python::set_num_threads_to);
   module.def("get_num_threads", &python::num_threads);
   module.attr("has_cuda") = ONEPASS_PYTHON_HAS_CUDA != 0;
   module.attr("version") = ONEPASS_PYTHON_VERSION;

@@ -20,7 +20,7 @@ nb::object forward(Arguments& given) {
   const auto [out, variant, batch_invariant] = given.next<3>();
   Call call("x", x, out);
   SoftmaxOptions options;
-  options.axis = static_cast<int>(integer("axis", axis));
+  options.axis = axis_of(call.first(), axis);
   logits.read(call, options);
   options.variant = text("variant", variant);
   options.batch_invariant = flag("batch_invariant", batch_invariant);
@@ -39,7 +39,7 @@ nb::object backward(Arguments& given) {
   const auto [out_dtype, out, variant, batch_invariant] = given.next<4>();
   Call call("y", y, out);
   BackwardOptions options;
-  options.axis = static_cast<int>(integer("axis", axis));
+  options.axis = axis_of(call.first(), axis);
   logits.read(call, options);
   options.x = call.input("x", x);
   options.variant = text("variant", variant);

@@ -82,6 +82,8 @@ def test_read_only():
         ({"axis": 2}, ValueError, "axis: 2 is outside"),
         ({"axis": 0.5}, TypeError, "axis: 'float' is not an integer"),
         ({"axis": 2**70}, ValueError, "axis: .* does not fit"),
+        ({"axis": 2**32}, ValueError, "axis: 4294967296 is outside a tensor of 2 dimensions"),
+        ({"axis": -(2**32)}, ValueError, "axis: -4294967296 is outside"),
         ({"scale": "1"}, TypeError, "scale: 'str' is not a number"),
         ({"temperature": -1.0}, ValueError, "temperature: -1"),
         ({"temperature": np.zeros(3, np.float32)}, ValueError, "temperature"),

@@ -163,6 +163,20 @@ def test_explain():
     assert "because" in str(told) and "bytes" in str(told)
 
 
+def test_threads_by_name():
+    before = onepass.get_num_threads()
+    for threads, error, message in (
+        (2**31, ValueError, "threads: 2147483648 is more than 2"),
+        (2**70, ValueError, "threads: .* does not fit"),
+        (-1, ValueError, "threads: -1 is negative"),
+        (1.5, TypeError, "threads: 'float' is not an integer"),
+        ("2", TypeError, "threads: 'str' is not an integer"),
+    ):
+        with pytest.raises(error, match=message):
+            onepass.set_num_threads(threads)
+    assert onepass.get_num_threads() == before
+
+
 def test_explain_computes_nothing():
     x = np.zeros((4, 8), np.float32)
     onepass.explain(onepass.softmax, x, out=x)
