@@ -105,7 +105,7 @@ def sample(
     top_k: the k likeliest stay; 0: all. top_p: of these as few as have this probability together; 1: all.
     min_p: what has at least this part of the likeliest one's probability stays; 0: all.
     seed, offset: a row's draw depends on its logits and these alone; of one seed for all rows each makes another.
-        Raise `offset` with every token of a sequence.
+        Raise `offset` with every token of a sequence. Either is 64 bits: −2⁶³ to 2⁶⁴ − 1, so that −1 is 2⁶⁴ − 1.
     return_logprob: adds the token's log-probability before any filter.
     return_valid: adds a uint8 array, 0 where the row has a NaN or nothing to choose from.
     All of these but the last two are one value, or an array with one a row.

@@ -10,6 +10,29 @@ namespace {
   raise_type(argument, "'" + name_of_type(given) + "' is not " + wanted);
 }
 
+nb::object index_of(std::string_view argument, nb::handle given) {
+  nb::object index = nb::steal(PyNumber_Index(given.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    refuse(argument, given, "an integer");
+  }
+  return index;
+}
+
+std::int64_t bits(std::string_view argument, nb::handle given) {
+  const nb::object index = index_of(argument, given);
+  int beyond = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(index.ptr(), &beyond);
+  if (beyond == 0) return value;
+  const unsigned long long pattern = PyLong_AsUnsignedLongLong(index.ptr());
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise_value(argument,
+                std::string(nb::str(given).c_str()) + " is not between -2^63 and 2^64 - 1");
+  }
+  return static_cast<std::int64_t>(pattern);
+}
+
 // A mask is one array, told apart by its dtype: boolean ones keep, floating ones are added.
 void add_part(Call& call, nb::handle given, Mask& mask) {
   const ConstTensor part = call.input("mask", given);
@@ -30,11 +53,7 @@ double number(std::string_view argument, nb::handle given) {
 }
 
 std::int64_t integer(std::string_view argument, nb::handle given) {
-  const nb::object index = nb::steal(PyNumber_Index(given.ptr()));
-  if (!index.is_valid()) {
-    PyErr_Clear();
-    refuse(argument, given, "an integer");
-  }
+  const nb::object index = index_of(argument, given);
   const std::int64_t value = PyLong_AsLongLong(index.ptr());
   if (value == -1 && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
@@ -118,6 +137,12 @@ PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle 
   if (PyLong_Check(given.ptr())) return integer(argument, given);
   if (is_array(given)) return call.input(argument, given);
   return integer(argument, given);
+}
+
+PerRowInteger per_row_bits(Call& call, std::string_view argument, nb::handle given) {
+  if (PyLong_Check(given.ptr())) return bits(argument, given);
+  if (is_array(given)) return call.input_bits(argument, given);
+  return bits(argument, given);
 }
 
 Mask MaskArguments::read(Call& call) const {

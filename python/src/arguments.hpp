@@ -27,6 +27,8 @@ DType index_dtype(nb::handle given);
 
 PerRow per_row(Call& call, std::string_view argument, nb::handle given);
 PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle given);
+// The 64 bits of a seed or an offset: −2^63 to 2^64 − 1, or an array of any 64-bit integers.
+PerRowInteger per_row_bits(Call& call, std::string_view argument, nb::handle given);
 
 // What hides logits, in the order in which all functions have it.
 struct MaskArguments {

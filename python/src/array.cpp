@@ -33,6 +33,11 @@ DType dtype_of(std::string_view argument, dlpack::DataType t) {
                            "bfloat16, float64, int32, int64, uint8 and bool are");
 }
 
+// 64 bits are 64 bits.
+void forget_the_sign(dlpack::DataType& t) {
+  if (t.code == dlpack::kUInt && t.bits == 64) t.code = dlpack::kInt;
+}
+
 Array view_of(std::string_view argument, const dlpack::Tensor& t) {
   const bool on_gpu = t.device.type == dlpack::kCuda || t.device.type == dlpack::kCudaManaged;
   if (!on_gpu && t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost) {
@@ -156,17 +161,18 @@ const Kind::Facts& Kind::facts_of(nb::handle array) {
 
 Kind::Kind(nb::handle array) : like_(array), facts_(&facts_of(array)) {}
 
-Array Kind::read(std::string_view argument, nb::handle array) const {
+Array Kind::read(std::string_view argument, nb::handle array, Integers as) const {
   if (facts_->differentiable) check_gradient(argument, array);
   return look(argument, array);
 }
 
-Array Kind::look(std::string_view argument, nb::handle array) const {
+Array Kind::look(std::string_view argument, nb::handle array, Integers as) const {
   if (facts_->exchange != nullptr) {
     dlpack::Tensor borrowed{};
     if (facts_->exchange->tensor_from_object(array.ptr(), &borrowed) != 0) {
       raise_unreadable(argument, nb::python_error());
     }
+    if (as == Integers::bits) forget_the_sign(borrowed.dtype);
     return view_of(argument, borrowed);
   }
   if (!facts_->readable) {
@@ -195,6 +201,7 @@ Array Kind::look(std::string_view argument, nb::handle array) const {
   }
   const bool bits_of_bf16 = nb::cast<bool>(exported[1]);
   if (bits_of_bf16) tensor.dtype.code = dlpack::kBfloat;
+  if (as == Integers::bits) forget_the_sign(tensor.dtype);
   Array read = view_of(argument, tensor);
   read.read_only = read_only;
   read.owner = std::move(capsule);

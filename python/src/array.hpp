@@ -37,7 +37,10 @@ class Kind {
  public:
   static Kind of(nb::handle array) { return Kind(array); }
 
-  Array read(std::string_view argument, nb::handle array) const;
+  // How integers are read: as numbers, or also as 64 bits, signed or not.
+  enum class Integers { numbers, bits };
+
+  Array read(std::string_view argument, nb::handle array, Integers as = Integers::numbers) const;
   // A new one, dense, beside the array that the kind was found from, which is on a GPU or not.
   Array empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const;
   // A cudaStream_t, as Context::cuda takes it.
@@ -59,7 +62,7 @@ class Kind {
   };
 
   explicit Kind(nb::handle array);
-  Array look(std::string_view argument, nb::handle array) const;
+  Array look(std::string_view argument, nb::handle array, Integers as = Integers::numbers) const;
   static const Facts& facts_of(nb::handle array);
 
   nb::handle like_;  // the array that the kind was found from

@@ -46,14 +46,14 @@ Call::Call(std::string_view argument, nb::handle first, nb::handle out)
   }
 }
 
-Array Call::read(std::string_view argument, nb::handle given) {
-  Array array = Kind::of(given).read(argument, given);
+Array Call::read(std::string_view argument, nb::handle given, Kind::Integers as) {
+  Array array = Kind::of(given).read(argument, given, as);
   if (array.owner.is_valid()) kept_.push_back(array.owner);
   return array;
 }
 
-Array Call::read_here(std::string_view argument, nb::handle given) {
-  Array array = read(argument, given);
+Array Call::read_here(std::string_view argument, nb::handle given, Kind::Integers as) {
+  Array array = read(argument, given, as);
   if (!same_device(array, first_)) {
     raise_value(argument, "is on " + text_of(array) + ", " + std::string(first_name_) + " is on " +
                               text_of(first_));
@@ -61,9 +61,9 @@ Array Call::read_here(std::string_view argument, nb::handle given) {
   return array;
 }
 
-ConstTensor Call::input(std::string_view argument, nb::handle given) {
+ConstTensor Call::input(std::string_view argument, nb::handle given, Kind::Integers as) {
   if (given.is_none()) return {};
-  return read_here(argument, given).view;
+  return read_here(argument, given, as).view;
 }
 
 // `out` is the first result, or a tuple with one entry a result.

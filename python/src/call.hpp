@@ -29,11 +29,16 @@ class Call {
 
   const Tensor& first() const { return first_.view; }
   // None: absent.
-  ConstTensor input(std::string_view argument, nb::handle given);
-  // The next result: the caller's own where `out` has one, else a new array.
-  Tensor output(std::string_view argument, const Extents& shape, DType dtype);
-  Tensor output_if(bool wanted, std::string_view argument, const Extents& shape, DType dtype) {
-    return wanted ? output(argument, shape, dtype) : Tensor{};
+  ConstTensor input(std::string_view argument, nb::handle given) {
+    return input(argument, given, Kind::Integers::numbers);
+  }
+  ConstTensor input_bits(std::string_view argument, nb::handle given) {
+    return input(argument, given, Kind::Integers::bits);
+  }
+  // The next result, by the op's name for it: the caller's own array where `out` has one, else a new one.
+  Tensor output(std::string_view name, const Extents& shape, DType dtype);
+  Tensor output_if(bool wanted, std::string_view name, const Extents& shape, DType dtype) {
+    return wanted ? output(name, shape, dtype) : Tensor{};
   }
 
   // Runs op(context) without the interpreter's lock, and gives the results.
@@ -41,8 +46,12 @@ class Call {
   nb::object run(Op op);
 
  private:
-  Array read(std::string_view argument, nb::handle given);
-  Array read_here(std::string_view argument, nb::handle given);  // and it is where the first one is
+  ConstTensor input(std::string_view argument, nb::handle given, Kind::Integers as);
+  Array read(std::string_view argument, nb::handle given,
+             Kind::Integers as = Kind::Integers::numbers);
+  // And it is where the first one is.
+  Array read_here(std::string_view argument, nb::handle given,
+                  Kind::Integers as = Kind::Integers::numbers);
   nb::handle own_output(std::size_t index) const;
   Context context() const;
   nb::object workspace(std::size_t bytes, Context& context) const;

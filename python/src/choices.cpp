@@ -64,8 +64,8 @@ nb::object sample(Arguments& given) {
   options.top_k = per_row_integer(call, "top_k", top_k);
   options.top_p = per_row(call, "top_p", top_p);
   options.min_p = per_row(call, "min_p", min_p);
-  options.seed = per_row_integer(call, "seed", seed);
-  options.offset = per_row_integer(call, "offset", offset);
+  options.seed = per_row_bits(call, "seed", seed);
+  options.offset = per_row_bits(call, "offset", offset);
   options.variant = text("variant", variant);
   const Extents rows = Extents::of(call.first()).without(-1);
   const Tensor token = call.output("token", rows, index_dtype(indices_dtype));

@@ -98,6 +98,23 @@ def test_a_draw_is_its_seeds_and_offsets(library, random):
     assert draw(seed=library.array(seeds))[1] == draw(seed=library.array(seeds[::-1].copy() * 0 + 1))[1]
 
 
+@pytest.mark.parametrize("name", ["seed", "offset"])
+def test_a_seed_is_64_bits(name, library):
+    x = library.array(np.zeros((1, 4096), np.float32))
+    draw = lambda value: library.numpy(onepass.sample(x, **{name: value})).tolist()  # noqa: E731
+    assert draw(2**64 - 1) == draw(-1)
+    assert draw(2**63) == draw(-(2**63))
+    assert draw(2**63 + 1) != draw(2**63 - 1)
+    rows = np.array([2**64 - 3], np.uint64)
+    if library.name != "cupy":
+        assert draw(library.array(rows)) == draw(library.array(rows.view(np.int64)))
+    for beyond in (2**64, -(2**63) - 1):
+        with pytest.raises(ValueError, match=f"{name}: {beyond} is not between -2\\^63 and 2\\^64 - 1"):
+            onepass.sample(x, **{name: beyond})
+    with pytest.raises(TypeError, match="top_k: dtype uint64"):
+        onepass.sample(x, top_k=library.array(rows))
+
+
 def test_nothing_to_choose_from():
     x = np.array([[np.nan, 1], [-np.inf, -np.inf], [0, 1]], np.float32)
     token, valid = onepass.sample(x, temperature=0.0, return_valid=True)

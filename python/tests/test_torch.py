@@ -254,6 +254,19 @@ def test_cuda_graph(shape):
             torch.testing.assert_close(y, function(x))
 
 
+def test_a_seed_is_64_bits(device):
+    x = torch.zeros(1, 4096, device=device)
+    for name in ("seed", "offset"):
+        with Watch() as watch:  # as an operator, whose integers have a sign
+            last = onepass.torch.sample(x, **{name: 2**64 - 1})
+        assert watch.seen == ["onepass.sample.default"]
+        assert last.equal(onepass.torch.sample(x, **{name: 2**64 - 1})) and last.equal(
+            onepass.torch.sample(x, **{name: -1})
+        )
+        with Watch(), pytest.raises(ValueError, match=f"{name}: 18446744073709551616 is not between"):
+            onepass.torch.sample(x, **{name: 2**64})
+
+
 def test_modules(device, x, target):
     softmax = onepass.torch.nn.Softmax(dim=0, temperature=0.5)
     torch.testing.assert_close(softmax(x), F.softmax(2 * x, 0))

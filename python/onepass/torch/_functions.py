@@ -11,7 +11,7 @@ from torch import Tensor
 import onepass
 from onepass._types import documented
 from onepass.torch import _attention, _choices, _losses, _rows
-from onepass.torch._schema import Logits, number_or_rows, pack_mask, straight
+from onepass.torch._schema import Logits, number_or_rows, pack_mask, signed, straight
 
 _Window = tuple[int, int] | None
 _Mask = Tensor | tuple[Tensor | None, Tensor | None] | None
@@ -172,6 +172,7 @@ def sample(
         [1]
     """
     logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
+    seed, offset = signed("seed", seed), signed("offset", offset)
     filters = ((top_k, 0), (top_p, 1.0), (min_p, 0.0), (seed, 0), (offset, 0))
     pairs = [part for value, otherwise in filters for part in number_or_rows(value, otherwise)]
     return _choices.sample(x, *pairs, *logits, index_dtype)

@@ -97,6 +97,15 @@ def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
     return (otherwise, value) if isinstance(value, Tensor) else (value, None)
 
 
+def signed(argument: str, value: Any) -> Any:
+    """The 64 bits of a number as an operator takes them; tensors as they are."""
+    if not isinstance(value, int):
+        return value
+    if not -(2**63) <= value < 2**64:
+        raise ValueError(f"{argument}: {value} is not between -2^63 and 2^64 - 1")
+    return value - 2**64 if value >= 2**63 else value
+
+
 def either(value: Any, rows: Tensor | None) -> Any:
     """The inverse of number_or_rows."""
     return value if rows is None else rows
