@@ -1,5 +1,6 @@
 #include "arguments.hpp"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -101,30 +102,60 @@ std::size_t choice(std::string_view argument, nb::handle given,
   raise_value(argument, "'" + std::string(wanted) + "' is not one of " + all);
 }
 
-DType dtype(std::string_view argument, nb::handle given, DType otherwise) {
-  if (given.is_none()) return otherwise;
-  // "torch.float32", numpy.float32 (a class), dtype('float32'), "float32", "f32": the last word tells.
+namespace {
+
+// What a dtype is called: "torch.float32", numpy.float32 (a class), dtype('float32'), "float32", "<f4".
+std::string name_of_dtype(nb::handle given) {
   const nb::object named = nb::getattr(given, "__name__", nb::none());
-  const auto whole = std::string(nb::str(named.is_none() ? given : nb::handle(named)).c_str());
-  const std::string word = whole.substr(whole.rfind('.') + 1);
+  return nb::str(named.is_none() ? given : nb::handle(named)).c_str();
+}
+
+// By the last word of a name: ours, NumPy's or PyTorch's. Where Python, NumPy and a C compiler differ, as NumPy has it:
+// "float" is float64, and so is Python's own float.
+std::optional<DType> dtype_named(std::string_view whole) {
   struct Known {
     std::string_view word;
     DType dtype;
   };
   static constexpr Known known[] = {
-      {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16},
-      {"float64", DType::f64}, {"int32", DType::i32},   {"int64", DType::i64},
-      {"half", DType::f16},    {"float", DType::f32},   {"double", DType::f64}};
+      {"float32", DType::f32}, {"single", DType::f32},    {"f4", DType::f32},
+      {"f", DType::f32},       {"float16", DType::f16},   {"half", DType::f16},
+      {"f2", DType::f16},      {"e", DType::f16},         {"float64", DType::f64},
+      {"double", DType::f64},  {"f8", DType::f64},        {"d", DType::f64},
+      {"float", DType::f64},   {"bfloat16", DType::bf16}, {"int32", DType::i32},
+      {"intc", DType::i32},    {"i4", DType::i32},        {"i", DType::i32},
+      {"int64", DType::i64},   {"int", DType::i64},       {"i8", DType::i64},
+      {"long", DType::i64},    {"longlong", DType::i64},  {"l", DType::i64},
+      {"q", DType::i64}};
+  std::string_view word = whole.substr(whole.rfind('.') + 1);
+  // The byte order that this machine has; '>' stays, and is not known.
+  if (word.starts_with('<') || word.starts_with('=')) word.remove_prefix(1);
   for (const Known& k : known) {
     if (word == k.word || word == name(k.dtype)) return k.dtype;
   }
-  raise_type(argument, "'" + whole + "' is not a dtype that onepass writes");
+  return std::nullopt;
+}
+
+}  // namespace
+
+DType dtype(std::string_view argument, nb::handle given, DType otherwise) {
+  if (given.is_none()) return otherwise;
+  const std::string whole = name_of_dtype(given);
+  const std::optional<DType> known = dtype_named(whole);
+  if (!known || !is_floating(*known)) {
+    raise_type(argument, "'" + whole + "' is not one of float32, float16, bfloat16, float64");
+  }
+  return *known;
 }
 
 DType index_dtype(nb::handle given) {
-  const DType chosen = dtype("index_dtype", given, DType::i64);
-  if (is_floating(chosen)) raise_type("index_dtype", "neither int32 nor int64");
-  return chosen;
+  if (given.is_none()) return DType::i64;
+  const std::string whole = name_of_dtype(given);
+  const std::optional<DType> known = dtype_named(whole);
+  if (!known || is_floating(*known)) {
+    raise_type("index_dtype", "'" + whole + "' is neither int32 nor int64");
+  }
+  return *known;
 }
 
 PerRow per_row(Call& call, std::string_view argument, nb::handle given) {

@@ -95,8 +95,10 @@ def test_read_only():
         ({"lengths": np.array([1, 9])}, ValueError, "lengths"),
         ({"causal": 1}, TypeError, "causal: 'int' is not True or False"),
         ({"window": 3}, TypeError, "window: 'int' is not a pair"),
-        ({"dtype": "int8"}, TypeError, "dtype: 'int8'"),
-        ({"dtype": "i32"}, ValueError, "dtype i32"),
+        ({"dtype": "int8"}, TypeError, "^dtype: 'int8' is not one of float32"),
+        ({"dtype": "i32"}, TypeError, "^dtype: 'i32' is not one of float32"),
+        ({"dtype": int}, TypeError, "^dtype: 'int' is not one of float32"),
+        ({"dtype": np.dtype(">f4")}, TypeError, "^dtype: '>f4' is not one of float32"),
         ({"out": np.zeros((2, 4), np.float32)}, ValueError, r"y: shape \[2, 4\]"),
         ({"out": (None, None)}, ValueError, "out: 2 arrays for 1 results"),
         ({"out": [1]}, TypeError, "out: 'list' is not an array"),
@@ -107,6 +109,32 @@ def test_what_cannot_be(change, error, message):
     arguments = {"x": np.zeros((2, 3), np.float32)} | change
     with pytest.raises(error, match=message):
         onepass.softmax(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "spellings"),
+    {
+        "float64": [float, "float", "f8", "<f8", "=f8", "d", "double", "float64", "f64", np.float64, np.dtype("f8")],
+        "float32": ["f4", "<f4", "f", "single", "float32", "f32", np.float32, np.single, np.dtype("f4")],
+        "float16": ["f2", "e", "half", "float16", "f16", np.float16, np.half, np.dtype("<f2")],
+    }.items(),
+)
+def test_spellings_of_a_dtype(name, spellings):
+    """As NumPy understands them, where it does; "f16", "f32" and "f64" are ours."""
+    x = np.zeros((2, 3), np.float32)
+    for spelling in spellings:
+        if spelling not in ("f16", "f32", "f64"):
+            assert np.dtype(spelling).name == name
+        assert onepass.softmax(x, dtype=spelling).dtype.name == name, spelling
+        assert onepass.cross_entropy_with_gradient(x, np.array([0, 1]), dtype=spelling)[0].dtype.name == name
+
+
+def test_spellings_of_an_integer():
+    x = np.zeros((2, 3), np.float32)
+    for spelling in (int, "int", "i8", "<i8", "l", "q", "long", "int64", "i64", np.int64, np.longlong, None):
+        assert onepass.topk(x, 1, index_dtype=spelling)[1].dtype == np.int64, spelling
+    for spelling in ("i4", "i", "intc", "int32", "i32", np.int32, np.intc):
+        assert onepass.topk(x, 1, index_dtype=spelling)[1].dtype == np.int32, spelling
 
 
 def test_out_that_overlaps():
@@ -181,6 +209,15 @@ def test_a_gpu_that_is_not_there():
 
 @pytest.mark.skipif(not has("torch"), reason="wants torch")
 class TestTorch:
+    def test_spellings_of_a_dtype(self):
+        import torch
+
+        x = torch.zeros(2, 3)
+        for name in ("float32", "float16", "bfloat16", "float64", "float", "half", "double"):
+            assert onepass.softmax(x, dtype=getattr(torch, name)).dtype is getattr(torch, name)
+        assert onepass.softmax(x, dtype=float).dtype is torch.zeros(1, dtype=float).dtype is torch.float64
+        assert onepass.topk(x, 1, index_dtype=torch.int)[1].dtype is torch.int32
+
     def test_no_gradient_is_lost_in_silence(self):
         import torch
 
