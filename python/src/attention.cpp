@@ -74,7 +74,7 @@ nb::object attention(Arguments& given) {
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const DType in = queries.dtype;
   const Tensor o =
-      layout(call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, in)));
+      layout(call.output("o", Extents::of(call.first()), dtype("dtype", out_dtype, in)));
   options.lse = call.output_if(flag("return_lse", return_lse), "lse",
                                Extents::of(queries).without(-1), sum_dtype(in));
   return call.run([&](const Context& context) {
@@ -91,7 +91,7 @@ nb::object merge_attention(Arguments& given) {
   const ConstTensor lse_one = call.input("lse_a", lse_a);
   const ConstTensor lse_other = call.input("lse_b", lse_b);
   const Tensor o =
-      layout(call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, one.dtype)));
+      layout(call.output("o", Extents::of(call.first()), dtype("dtype", out_dtype, one.dtype)));
   const Tensor lse = call.output("lse", Extents::of(one).without(-1), lse_one.dtype);
   return call.run([&](const Context& context) {
     return onepass::merge_attention(context, one, lse_one, other, lse_other, o, lse);

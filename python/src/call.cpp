@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace onepass::python {
 namespace {
@@ -11,6 +12,18 @@ thread_local Explanation* asked_for = nullptr;
 
 std::string text_of(const Array& array) {
   return array.on_gpu() ? "cuda:" + std::to_string(array.device.id) : "the CPU";
+}
+
+std::span<const std::int64_t> extents_of(const Tensor& t) {
+  return {t.shape.data(), static_cast<std::size_t>(std::min(t.rank, kMaxRank))};
+}
+
+std::string text_of(std::span<const std::int64_t> extents) {
+  std::string text;
+  for (const std::int64_t extent : extents) {
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  }
+  return "[" + text + "]";
 }
 
 bool same_device(const Array& a, const Array& b) {
@@ -73,17 +86,58 @@ nb::handle Call::own_output(std::size_t index) const {
   return index < given.size() ? nb::handle(given[index]) : nb::handle(Py_None);
 }
 
-Tensor Call::output(std::string_view argument, const Extents& shape, DType dtype) {
+Tensor Call::output(std::string_view name, const Extents& shape, DType dtype) {
+  Result& result = results_[result_count_];
+  result.name = name;
   const nb::handle own = own_output(result_count_);
   if (own.is_none()) {
+    result.argument = is_floating(dtype) ? "dtype" : "index_dtype";
     Array made = kind_.empty(shape, dtype, first_.on_gpu());
-    results_[result_count_++] = std::move(made.owner);
+    result.array = std::move(made.owner);
+    ++result_count_;
     return made.view;
   }
-  const Array given = read_here(argument, own);
-  if (given.read_only) raise_value(argument, "is read-only");
-  results_[result_count_++] = nb::borrow(own);
+  result.argument = "out";
+  if (nb::isinstance<nb::tuple>(out_)) {
+    result.argument += "[" + std::to_string(result_count_) + "]";
+  }
+  const Array given = read_here(result.argument, own);
+  if (given.read_only) raise_value(result.argument, "is read-only");
+  // A reduced loss may be any single element; the op tells.
+  const std::span<const std::int64_t> wanted = shape;
+  if (!wanted.empty() && !std::ranges::equal(wanted, extents_of(given.view))) {
+    raise_value(result.argument,
+                "shape " + text_of(extents_of(given.view)) + " is not " + text_of(wanted));
+  }
+  result.array = nb::borrow(own);
+  ++result_count_;
   return given.view;
+}
+
+Status Call::in_words_of_the_caller(const Status& status) const {
+  const std::string& message = status.message();
+  const std::size_t colon = message.find(": ");
+  if (status.ok() || colon == std::string::npos) return status;
+  const std::string_view name = std::string_view(message).substr(0, colon);
+  const auto renamed = [&](std::string_view argument, std::size_t from) {
+    return Status(status.code(), std::string(argument) + ": " + message.substr(from));
+  };
+  constexpr std::pair<std::string_view, std::string_view> masks[] = {
+      {"mask.additive", "mask"},
+      {"mask.boolean", "mask"},
+      {"mask.lengths", "lengths"},
+      {"mask.window_left", "window"},
+      {"mask.window_right", "window"}};
+  for (const auto& [ours, argument] : masks) {
+    if (name == ours) return renamed(argument, colon + 2);
+  }
+  for (const Result& result : std::span(results_).first(result_count_)) {
+    if (name != result.name) continue;
+    const bool twice =
+        !result.argument.starts_with("out") && message.compare(colon + 2, 6, "dtype ") == 0;
+    return renamed(result.argument, colon + (twice ? 8 : 2));
+  }
+  return status;
 }
 
 Context Call::context() const {
@@ -108,10 +162,10 @@ void Call::check_results() const {
 }
 
 nb::object Call::results() {
-  if (result_count_ == 1) return std::move(results_[0]);
+  if (result_count_ == 1) return std::move(results_[0].array);
   nb::object all = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(result_count_)));
   for (std::size_t i = 0; i < result_count_; ++i) {
-    PyTuple_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), results_[i].release().ptr());
+    PyTuple_SetItem(all.ptr(), static_cast<Py_ssize_t>(i), results_[i].array.release().ptr());
   }
   return all;
 }

@@ -56,7 +56,15 @@ class Call {
   Context context() const;
   nb::object workspace(std::size_t bytes, Context& context) const;
   void check_results() const;
+  // With the arguments' names for what the op calls otherwise.
+  Status in_words_of_the_caller(const Status& status) const;
   nb::object results();
+
+  struct Result {
+    nb::object array;
+    std::string_view name;  // the op's
+    std::string argument;   // what decides it
+  };
 
   static constexpr std::size_t kMostResults = 5;
 
@@ -66,7 +74,7 @@ class Call {
   Kind kind_;
   Array first_;
   nb::handle out_;
-  std::array<nb::object, kMostResults> results_;
+  std::array<Result, kMostResults> results_;
   std::size_t result_count_ = 0;
 };
 
@@ -98,7 +106,7 @@ nb::object Call::run(Op op) {
       status = attempt(where);
     }
   }
-  raise_unless_ok(status);
+  raise_unless_ok(in_words_of_the_caller(status));
   if (first_.on_gpu() && kind_.waits()) raise_unless_ok(gpu::synchronize());
   return results();
 }

@@ -48,7 +48,7 @@ nb::object cross_entropy(Arguments& given) {
   CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
-  const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
+  const Tensor loss = call.output("loss", losses_of(call, options), dtype("dtype", out_dtype, in));
   options.lse =
       call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
   return call.run([&](const Context& context) {
@@ -66,7 +66,7 @@ nb::object cross_entropy_backward(Arguments& given) {
   const ConstTensor gradient = call.input("dloss", dloss);
   const ConstTensor sums = call.input("lse", lse);
   const Tensor dx =
-      call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
+      call.output("dx", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
   return call.run([&](const Context& context) {
     return onepass::cross_entropy_backward(context, call.first(), classes, sums, gradient, dx,
                                            options);
@@ -81,8 +81,8 @@ nb::object cross_entropy_with_gradient(Arguments& given) {
   CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
-  const Tensor loss = call.output("out", losses_of(call, options), dtype("dtype", out_dtype, in));
-  const Tensor dx = call.output("out", Extents::of(call.first()), in);
+  const Tensor loss = call.output("loss", losses_of(call, options), dtype("dtype", out_dtype, in));
+  const Tensor dx = call.output("dx", Extents::of(call.first()), in);
   options.lse =
       call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
   return call.run([&](const Context& context) {

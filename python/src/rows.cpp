@@ -27,7 +27,7 @@ nb::object forward(Arguments& given) {
   const Extents whole = Extents::of(call.first());
   const Extents rows = whole.without(options.axis);
   const DType in = call.first().dtype;
-  const Tensor y = call.output("out", keeps_axis ? whole : rows, dtype("dtype", out_dtype, in));
+  const Tensor y = call.output("y", keeps_axis ? whole : rows, dtype("dtype", out_dtype, in));
   options.lse = call.output_if(flag("return_lse", return_lse), "lse", rows, sum_dtype(in));
   return call.run([&](const Context& context) { return op(context, call.first(), y, options); });
 }
@@ -46,7 +46,7 @@ nb::object backward(Arguments& given) {
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const ConstTensor gradient = call.input("dy", dy);
   const Tensor dx =
-      call.output("out", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
+      call.output("dx", Extents::of(call.first()), dtype("dtype", out_dtype, call.first().dtype));
   return call.run(
       [&](const Context& context) { return op(context, call.first(), gradient, dx, options); });
 }

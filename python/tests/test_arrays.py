@@ -91,15 +91,20 @@ def test_read_only():
         ({"mask": np.zeros(5, bool)}, ValueError, "mask"),
         ({"mask": (np.zeros(3), np.zeros(3))}, ValueError, "mask: two parts"),
         ({"mask": 3}, TypeError, "mask: 'int' is not an array"),
-        ({"lengths": np.zeros(2)}, ValueError, "lengths"),
-        ({"lengths": np.array([1, 9])}, ValueError, "lengths"),
+        ({"mask": np.zeros((2, 3), np.int64)}, ValueError, "^mask: dtype i64"),
+        ({"lengths": np.zeros(2)}, ValueError, "^lengths: dtype f64"),
+        ({"lengths": np.array([1, 9])}, ValueError, "^lengths: 9 at row 1"),
         ({"causal": 1}, TypeError, "causal: 'int' is not True or False"),
         ({"window": 3}, TypeError, "window: 'int' is not a pair"),
+        ({"window": (-2, 1)}, ValueError, "^window: -2"),
         ({"dtype": "int8"}, TypeError, "^dtype: 'int8' is not one of float32"),
         ({"dtype": "i32"}, TypeError, "^dtype: 'i32' is not one of float32"),
         ({"dtype": int}, TypeError, "^dtype: 'int' is not one of float32"),
         ({"dtype": np.dtype(">f4")}, TypeError, "^dtype: '>f4' is not one of float32"),
-        ({"out": np.zeros((2, 4), np.float32)}, ValueError, r"y: shape \[2, 4\]"),
+        ({"out": np.zeros((2, 4), np.float32)}, ValueError, r"^out: shape \[2, 4\] is not \[2, 3\]"),
+        ({"out": np.zeros((2, 3), np.int32)}, ValueError, "^out: dtype i32 is not one of"),
+        ({"out": (np.zeros(3, np.float32),)}, ValueError, r"^out\[0\]: shape \[3\] is not \[2, 3\]"),
+        ({"return_lse": True, "out": (None, 3)}, TypeError, r"^out\[1\]: 'int' is not an array"),
         ({"out": (None, None)}, ValueError, "out: 2 arrays for 1 results"),
         ({"out": [1]}, TypeError, "out: 'list' is not an array"),
         ({"variant": 1}, TypeError, "variant: 'int' is not a string"),
@@ -109,6 +114,28 @@ def test_what_cannot_be(change, error, message):
     arguments = {"x": np.zeros((2, 3), np.float32)} | change
     with pytest.raises(error, match=message):
         onepass.softmax(**arguments)
+
+
+def test_errors_begin_with_the_argument():
+    x, target = np.zeros((2, 3), np.float32), np.array([0, 1])
+    q, lse = np.zeros((1, 2, 4, 8), np.float32), np.zeros((1, 2, 4), np.float32)
+    for call, error, message in [
+        (lambda: onepass.attention(q, q, q, dtype="f64"), ValueError, "dtype: f64 is not one of f32, f16, bf16"),
+        (lambda: onepass.attention(q, q, q, out=q[:, :, :2]), ValueError, "out: shape"),
+        (lambda: onepass.attention(q, q, q, lengths=np.array([9])), ValueError, "lengths: 9 at 0"),
+        (lambda: onepass.attention(q, q, q, pages=np.zeros((1, 1), np.int32)), ValueError, "lengths: are missing"),
+        (lambda: onepass.merge_attention(q, lse, q, lse, out=(None, q)), ValueError, r"out\[1\]: shape"),
+        (lambda: onepass.topk(x, 2, out=(x, None)), ValueError, r"out\[0\]: shape \[2, 3\] is not \[2, 2\]"),
+        (lambda: onepass.gate(x, 2, out=x), ValueError, r"out: shape \[2, 3\] is not \[2, 2\]"),
+        (lambda: onepass.topk(x, 2, index_dtype=float), TypeError, "index_dtype: 'float' is neither int32 nor int64"),
+        (lambda: onepass.cross_entropy(x, target, out=np.zeros(2)), ValueError, "out: shape"),
+        (lambda: onepass.cross_entropy_with_gradient(x, target, out=(None, x[:1])), ValueError, r"out\[1\]: shape"),
+        (lambda: onepass.cross_entropy_with_gradient(x, target, dtype="i64"), TypeError, "dtype: 'i64'"),
+        (lambda: onepass.softmax_backward(x, x, out=target), ValueError, "out: shape"),
+        (lambda: onepass.sample(x, lengths=np.array([4, 1])), ValueError, "lengths: 4 at row 0"),
+    ]:
+        with pytest.raises(error, match="^" + message):
+            call()
 
 
 @pytest.mark.parametrize(
