@@ -8,7 +8,12 @@ namespace onepass::python {
 namespace {
 
 std::atomic<int> chosen_threads = 0;
-thread_local Explanation* asked_for = nullptr;
+// What `explain` wants to hear, and whether an op has told it.
+struct Question {
+  Explanation told;
+  bool answered = false;
+};
+thread_local Question* asked = nullptr;
 
 std::string text_of(const Array& array) {
   return array.on_gpu() ? "cuda:" + std::to_string(array.device.id) : "the CPU";
@@ -144,7 +149,9 @@ Context Call::context() const {
   // Arrays say where they lie, and have been asked.
   Context context = first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)).trusting()
                                     : Context::cpu(num_threads());
-  return asked_for != nullptr ? context.explaining(*asked_for) : context;
+  if (asked == nullptr) return context;
+  asked->answered = true;
+  return context.explaining(asked->told);
 }
 
 nb::object Call::workspace(std::size_t bytes, Context& context) const {
@@ -188,13 +195,20 @@ void set_num_threads(int threads) { chosen_threads = threads; }
 int num_threads() { return chosen_threads; }
 
 Explanation explain(nb::handle function, const nb::args& args, const nb::kwargs& kwargs) {
-  Explanation told;
+  Question question;
   struct Asking {
-    explicit Asking(Explanation& here) { asked_for = &here; }
-    ~Asking() { asked_for = nullptr; }
-  } const asking(told);
+    explicit Asking(Question& here) : before(std::exchange(asked, &here)) {}
+    ~Asking() { asked = before; }
+    Question* before;
+  } const asking(question);
+  if (PyCallable_Check(function.ptr()) == 0) {
+    raise_type("op", "'" + name_of_type(function) + "' is not an op of onepass");
+  }
   function(*args, **kwargs);
-  return told;
+  if (!question.answered) {
+    raise_type("op", std::string(nb::repr(function).c_str()) + " has called no op of onepass");
+  }
+  return question.told;
 }
 
 }  // namespace onepass::python

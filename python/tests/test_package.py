@@ -163,6 +163,14 @@ def test_explain():
     assert "because" in str(told) and "bytes" in str(told)
 
 
+def test_explain_of_what_is_no_op():
+    for function, named in ((len, "op: .*len.* has called no op of onepass"), (3, "op: 'int' is not an op")):
+        with pytest.raises(TypeError, match=named):
+            onepass.explain(function, np.zeros(3))
+    told = onepass.explain(lambda x: onepass.softmax(x), np.zeros((2, 3)))
+    assert told.variant, "whoever calls one will do"
+
+
 def test_threads_by_name():
     before = onepass.get_num_threads()
     for threads, error, message in (
