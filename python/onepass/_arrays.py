@@ -61,6 +61,16 @@ class Numpy(Kind):
         return numpy.empty(shape, bfloat16)
 
 
+class Masked(Numpy):
+    """NumPy's masked arrays: what they hide has another meaning in every op, or none."""
+
+    def export(self, array: Any) -> tuple[Any, bool]:
+        raise TypeError(
+            "it is a masked array, whose mask no op sees: "
+            "pass array.filled(...), or array.data and what it hides as `mask`"
+        )
+
+
 class Torch(Kind):
     """Since 2.10 its tensors are read by the C functions, which know the stream, too."""
 
@@ -113,6 +123,8 @@ _KINDS: dict[str, type[Kind]] = {"numpy": Numpy, "torch": Torch, "cupy": Cupy, "
 def kind_of(array_type: type) -> Kind:
     """By the library that the type, or one that it is derived from, belongs to."""
     for base in array_type.__mro__:
+        if base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma"):
+            return Masked()
         kind = _KINDS.get(base.__module__.partition(".")[0])
         if kind is not None:
             return kind()

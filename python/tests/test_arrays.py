@@ -164,6 +164,17 @@ def test_spellings_of_an_integer():
         assert onepass.topk(x, 1, index_dtype=spelling)[1].dtype == np.int32, spelling
 
 
+def test_masked_arrays_are_refused():
+    """Their masks would be lost in silence."""
+    x = np.zeros((2, 3), np.float32)
+    masked = np.ma.MaskedArray(x, mask=[[False, True, False]] * 2)
+    for arguments in ({"x": masked}, {"mask": masked}, {"scale": masked[:, 0]}, {"out": masked}):
+        name = next(iter(arguments))
+        with pytest.raises(TypeError, match=f"{name}: cannot be read: it is a masked array"):
+            onepass.softmax(**{"x": x} | arguments)
+    assert (onepass.softmax(x, mask=~masked.mask) == [0.5, 0, 0.5]).all()
+
+
 def test_out_that_overlaps():
     x = np.zeros((3, 4), np.float32)
     with pytest.raises(ValueError, match="overlaps"):
