@@ -139,15 +139,33 @@ std::string name_of_type(nb::handle object) {
 
 bool is_array(nb::handle object) { return Kind::of(object).readable(); }
 
+// By type, as long as that lives. Not freed at the end: the interpreter is gone by then.
+std::unordered_map<PyTypeObject*, Kind::Facts>& Kind::known() {
+  static auto& known = *new std::unordered_map<PyTypeObject*, Facts>;
+  return known;
+}
+
+// Called with the weak reference to a type that goes: its address may become another type's.
+PyObject* Kind::forget(PyObject* /*self*/, PyObject* reference) {
+  const auto found = std::ranges::find_if(
+      known(), [&](const auto& entry) { return entry.second.type.is(reference); });
+  // Out of the map before anything of Python's is freed, which may come back here.
+  if (found != known().end()) (void)known().extract(found);
+  Py_RETURN_NONE;
+}
+
 // One look a type: to find that something is not there costs an exception.
 const Kind::Facts& Kind::facts_of(nb::handle array) {
-  static auto& known = *new std::unordered_map<PyTypeObject*, Facts>;
   PyTypeObject* const type = Py_TYPE(array.ptr());
-  if (const auto found = known.find(type); found != known.end()) return found->second;
+  if (const auto found = known().find(type); found != known().end()) return found->second;
   const nb::handle object(reinterpret_cast<PyObject*>(type));
-  object.inc_ref();  // its address must not become another type's
+  static PyMethodDef forgetting = {"forget", &Kind::forget, METH_O, nullptr};
+  const nb::object callback = nb::steal(PyCFunction_New(&forgetting, nullptr));
+  nb::object reference = nb::steal(PyWeakref_NewRef(object.ptr(), callback.ptr()));
+  if (!reference.is_valid()) throw nb::python_error();
   const nb::object python = arrays_module().attr("kind_of")(object);
-  Facts facts{.exchange = usable_api(object),
+  Facts facts{.type = std::move(reference),
+              .exchange = usable_api(object),
               .python = python,
               .capsule = python.attr("export"),
               .empty = python.attr("empty"),
@@ -156,14 +174,14 @@ const Kind::Facts& Kind::facts_of(nb::handle array) {
               .immutable = nb::cast<bool>(python.attr("immutable")),
               .readable = nb::hasattr(object, "__dlpack__"),
               .differentiable = nb::hasattr(object, "requires_grad")};
-  return known.emplace(type, std::move(facts)).first->second;
+  return known().emplace(type, std::move(facts)).first->second;
 }
 
 Kind::Kind(nb::handle array) : like_(array), facts_(&facts_of(array)) {}
 
 Array Kind::read(std::string_view argument, nb::handle array, Integers as) const {
   if (facts_->differentiable) check_gradient(argument, array);
-  return look(argument, array);
+  return look(argument, array, as);
 }
 
 Array Kind::look(std::string_view argument, nb::handle array, Integers as) const {

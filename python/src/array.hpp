@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <unordered_map>
 
 #include "dlpack.hpp"
 #include "onepass/tensor.hpp"
@@ -51,6 +52,7 @@ class Kind {
 
  private:
   struct Facts {
+    nb::object type;  // a weak reference, which takes all this away with the type
     const dlpack::ExchangeApi* exchange;  // null: there is none
     nb::object python;                    // the Kind of _arrays.py,
     nb::object capsule, empty;            // two of its methods,
@@ -64,6 +66,8 @@ class Kind {
   explicit Kind(nb::handle array);
   Array look(std::string_view argument, nb::handle array, Integers as = Integers::numbers) const;
   static const Facts& facts_of(nb::handle array);
+  static std::unordered_map<PyTypeObject*, Facts>& known();
+  static PyObject* forget(PyObject* self, PyObject* reference);
 
   nb::handle like_;  // the array that the kind was found from
   const Facts* facts_;

@@ -1,7 +1,9 @@
 """What arrays may be, what they may not be, and that neither ends in a crash."""
 
 import ctypes
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -173,6 +175,19 @@ def test_masked_arrays_are_refused():
         with pytest.raises(TypeError, match=f"{name}: cannot be read: it is a masked array"):
             onepass.softmax(**{"x": x} | arguments)
     assert (onepass.softmax(x, mask=~masked.mask) == [0.5, 0, 0.5]).all()
+
+
+def test_types_of_arrays_are_let_go():
+    def met():
+        class Own(np.ndarray): ...
+
+        x = np.zeros((2, 4), np.float32).view(Own)
+        assert (onepass.softmax(x, scale=x[:, 0] + 1) == 0.25).all()
+        return weakref.ref(Own)
+
+    types = [met() for _ in range(20)]
+    gc.collect()
+    assert [kind() for kind in types] == [None] * 20
 
 
 def test_out_that_overlaps():
