@@ -1,5 +1,7 @@
 """The operators of PyTorch: gradients, opcheck, torch.compile, CUDA graphs, modules."""
 
+import contextlib
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="wants torch")
@@ -88,6 +90,41 @@ def test_as_torch_does(device, x, target):
     image = torch.randn(2, 4, 3, 5, device=device)  # classes are the second dimension
     classes = torch.randint(0, 4, (2, 3, 5), device=device)
     torch.testing.assert_close(onepass.torch.cross_entropy(image, classes), F.cross_entropy(image, classes))
+
+
+EMPTY = [(), (1,), (0,), (0, 3), (3, 0), (0, 0), (2, 0, 3), (0, 2, 3)]
+
+
+@pytest.mark.parametrize("shape", EMPTY, ids=str)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_scalars_and_nothing(name, shape, device):
+    """As PyTorch has it, in every dimension and with options; the operators' own way, too."""
+    ours, theirs = getattr(onepass.torch, name), getattr(torch, name)
+    rows = torch.full((), 0.5, dtype=torch.float64, device=device)
+    for dim in range(-max(len(shape), 1), max(len(shape), 1)):
+        for options in ({}, {"scale": rows + 1, "temperature": rows, "softcap": 3.0}, {"softcap": 3.0}):
+            x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+            z = 3 * torch.tanh(x * options.get("scale", 1) / 3) / options.get("temperature", 1) if options else x
+            expected = theirs(z, dim)
+            for mode in (contextlib.nullcontext(), Watch()):
+                with mode:
+                    y = ours(x, dim, **options)
+                    torch.testing.assert_close(y, expected)
+                    weights = torch.ones_like(y) + torch.arange(y.numel(), device=device).view_as(y)
+                    mine = torch.autograd.grad(y, x, weights)
+                torch.testing.assert_close(mine, torch.autograd.grad(expected, x, weights, retain_graph=True))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("shape", [(3,), (0, 3), (2, 3, 0), (0, 3, 2), (1, 1)], ids=str)
+def test_losses_of_nothing(shape, reduction, device):
+    x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+    target = torch.zeros(shape[:1] * (len(shape) > 1) + shape[2:], dtype=torch.int64, device=device)
+    ours, theirs = (f(x, target, reduction=reduction) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+    torch.testing.assert_close(ours, theirs.nan_to_num(0))  # the mean of nothing is 0 here
+    (mine,) = torch.autograd.grad(ours, x, torch.ones_like(ours))
+    (other,) = torch.autograd.grad(theirs, x, torch.ones_like(theirs))
+    torch.testing.assert_close(mine, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,5 +1,6 @@
 """Operators along an axis: softmax, log_softmax, logsumexp, and their gradients."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -50,12 +51,12 @@ def _backward(name: str) -> Any:
     return function
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keeps_x: bool = False) -> None:
     x, dim, *rest = inputs
     logits = Logits(*rest[:_COUNT])
     logits.check_constant()
-    # x is read again only for what a softcap did to it, and where y is not of its shape.
-    keeps_x = logits.softcap > 0 or output.dim() != x.dim()
+    # x is read again only for what a softcap did to it, and where the result says nothing of its elements.
+    keeps_x = keeps_x or logits.softcap > 0
     ctx.save_for_backward(x if keeps_x else None, output, *logits.tensors())
     ctx.dim, ctx.dtype, ctx.logits, ctx.batch_invariant = dim, x.dtype, logits.without_tensors(), rest[-1]
 
@@ -82,13 +83,19 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
     weights = softmax(x, ctx.dim, *logits, None, ctx.batch_invariant)
     scale = either(logits.scale, logits.scale_rows)
     rows = dy * scale / either(logits.temperature, logits.temperature_rows)
-    dx = weights * rows.unsqueeze(ctx.dim)
+
+    def along(value: Tensor) -> Tensor:
+        return value.unsqueeze(ctx.dim) if x.dim() > 0 else value  # a scalar is a row without a dimension
+
+    dx = weights * along(rows)
     if logits.softcap > 0:
-        each = scale.unsqueeze(ctx.dim) if isinstance(scale, Tensor) else scale
+        each = along(scale.expand(dy.shape)) if isinstance(scale, Tensor) else scale
         dx = dx * (1 - torch.tanh(x * each / logits.softcap).square())
     return dx.to(ctx.dtype)
 
 
 softmax = _with_gradient("softmax")
 log_softmax = _with_gradient("log_softmax")
-logsumexp = differentiable(_forward("logsumexp", _like_rows), _remember, _logsumexp_gradient)
+logsumexp = differentiable(
+    _forward("logsumexp", _like_rows), functools.partial(_remember, keeps_x=True), _logsumexp_gradient
+)
