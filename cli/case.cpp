@@ -325,7 +325,9 @@ std::string to_string(const Case& c) {
 
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
   std::string text;
-  if (!read_file(path, text).ok()) return bad("workload: cannot read '{}'", path);
+  if (Status status = read_file(path, text); !status.ok()) {
+    return {status.code(), fmt::format("workload: {}", status.message())};
+  }
   std::istringstream file(text);
   int number = 0;
   for (std::string line; std::getline(file, line);) {

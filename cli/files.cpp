@@ -18,8 +18,27 @@ namespace {
 
 using Pieces = std::initializer_list<std::string_view>;
 
+// Whether another path would do. A disk that is full, or broken, is not the caller's mistake.
+bool is_path_at_fault(int error) {
+  switch (error) {
+    case EACCES:
+    case EEXIST:
+    case EINVAL:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENODEV:
+    case ENOENT:
+    case ENOTDIR:
+    case ENXIO:
+    case EPERM: return true;
+    default: return false;
+  }
+}
+
 Status failed(const std::string& path, std::string_view action, int error) {
-  return file_error(path, fmt::format("{}: {}", action, std::strerror(error)));
+  const Status named = file_error(path, fmt::format("{}: {}", action, std::strerror(error)));
+  return is_path_at_fault(error) ? named : Status{Code::unsupported, named.message()};
 }
 
 // errno, or 0.

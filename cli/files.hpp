@@ -1,4 +1,5 @@
-// Files, read and written whole. Every error names the path and what the system said.
+// Files, read and written whole. Every error names the path and what the system said: invalid_argument where another
+// path would do, unsupported where the file system could not.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ Status write_pieces_atomically(const std::string& path,
 // A regular file of text, whole.
 Status read_file(const std::string& path, std::string& contents);
 
-// "path: what is wrong with it"
+// "path: what is wrong with it", the caller's mistake.
 Status file_error(const std::string& path, std::string_view what);
 
 // A file descriptor with an owner.

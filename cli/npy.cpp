@@ -196,7 +196,7 @@ Status dtype_of(const std::string& path, std::string_view descr, bool bf16_as_u2
     out = known->second;
     return {};
   }
-  return {Code::unsupported, fmt::format("{}: dtype {} {}", path, in_quotes(descr), why)};
+  return file_error(path, fmt::format("dtype {} {}", in_quotes(descr), why));
 }
 
 std::string_view descr_of(DType dtype) {
@@ -318,10 +318,10 @@ Status read_npy(const std::string& path, bool bf16_as_u2, Array& out) {
     return status;
   }
   if (header.fortran_order && header.shape.size() > 1) {
-    return {Code::unsupported,
-            fmt::format("{}: fortran_order is True with shape {}; only C order is read, save it as "
-                        "numpy.ascontiguousarray(array)",
-                        path, tuple_text(header.shape))};
+    return file_error(path,
+                      fmt::format("fortran_order is True with shape {}; only C order is read, "
+                                  "save it as numpy.ascontiguousarray(array)",
+                                  tuple_text(header.shape)));
   }
   const std::optional<std::int64_t> promised = byte_count(header.shape, dtype);
   if (!promised) {

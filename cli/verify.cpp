@@ -45,13 +45,24 @@ bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
 
-Verdict failed(std::string message) { return {Verdict::Kind::failed, std::move(message), 0, {}}; }
+Verdict failed(std::string message) {
+  Verdict verdict;
+  verdict.kind = Verdict::Kind::failed;
+  verdict.message = std::move(message);
+  return verdict;
+}
+
+Verdict not_run(const Status& status) {
+  Verdict verdict = failed(status.message());
+  verdict.code = status.code();
+  return verdict;
+}
 
 }  // namespace
 
 Verdict Verifier::run_and_compare(const Case& c) {
   Call call;
-  if (Status status = call.make(c); !status.ok()) return failed(status.message());
+  if (Status status = call.make(c); !status.ok()) return not_run(status);
   if (const Case problem = what_is_expected(c); !expected_ || expected_of_ != problem) {
     expected_ = expect(call);
     expected_of_ = problem;
@@ -61,13 +72,15 @@ Verdict Verifier::run_and_compare(const Case& c) {
   Verdict verdict;
   std::vector<double> first;
   for (int repeat = 0; repeat < 2; ++repeat) {
-    if (Status status = call.reset(); !status.ok()) return failed(status.message());
+    if (Status status = call.reset(); !status.ok()) return not_run(status);
     Plan plan;
     const Status status = call.run(context, c.variant, &plan);
-    if (status.code() == Code::unsupported)
-      return {Verdict::Kind::refused, status.message(), 0, {}};
-    if (!status.ok()) return failed(status.message());
-    if (Status fetched = call.fetch(); !fetched.ok()) return failed(fetched.message());
+    if (!status.ok()) {
+      Verdict refused = not_run(status);
+      if (status.code() == Code::unsupported) refused.kind = Verdict::Kind::refused;
+      return refused;
+    }
+    if (Status fetched = call.fetch(); !fetched.ok()) return not_run(fetched);
     if (!c.variant.empty() &&
         plan.variant != std::string_view(c.variant).substr(0, c.variant.find(':'))) {
       return failed(fmt::format("{} ran in place of {}", plan.variant, c.variant));
@@ -106,8 +119,9 @@ Verdict Verifier::run_and_compare(const Case& c) {
 
 Verdict Verifier::verify(const Case& c) {
   if (!force_isa(c.isa)) {
-    return failed(fmt::format("isa: '{}' cannot run here; these can: {}", c.isa,
-                              fmt::join(runnable_isas(), ", ")));
+    const std::string why = fmt::format("isa: '{}' cannot run here; these can: {}", c.isa,
+                                        fmt::join(runnable_isas(), ", "));
+    return not_run({Code::unsupported, why});
   }
   Verdict verdict = run_and_compare(c);
   force_isa("");

@@ -7,14 +7,16 @@
 
 #include "cli/case.hpp"
 #include "cli/expect.hpp"
+#include "onepass/status.hpp"
 
 namespace onepass::cli {
 
 struct Verdict {
   enum class Kind { passed, failed, refused } kind = Kind::passed;
-  std::string message;  // why it failed or was refused
-  double worst = 0;     // the largest error, in tolerances
-  std::string variant;  // the one that ran
+  std::string message;   // why it failed or was refused
+  Code code = Code::ok;  // of a case that was not run to its end: what stood in the way
+  double worst = 0;      // the largest error, in tolerances
+  std::string variant;   // the one that ran
 };
 
 // Verifies one case after another, each in one variant (the case's own, or the dispatcher's choice). The oracle, which

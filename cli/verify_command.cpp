@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -88,6 +89,16 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
   return {};
 }
 
+// Of a case that did not pass.
+Exit exit_of(const Verdict& verdict) {
+  switch (verdict.code) {
+    case Code::invalid_argument: return kUsage;
+    case Code::unsupported:
+    case Code::out_of_memory: return kCannot;
+    default: return kFailed;
+  }
+}
+
 struct Tally {
   int passed = 0;
   int failed = 0;
@@ -99,6 +110,7 @@ struct Outcome {
   std::map<std::pair<std::string, std::string>, Tally> tallies;  // by op and variant
   std::vector<std::string> failures;                             // problem and reason
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  int exit = kDone;
 
   void add(const Case& c, const Verdict& verdict) {
     const bool passed = verdict.kind == Verdict::Kind::passed;
@@ -106,6 +118,8 @@ struct Outcome {
     (passed ? tally.passed : tally.failed) += 1;
     tally.worst = std::max(tally.worst, verdict.worst);
     if (!passed) failures.push_back(to_string(c) + "\n    " + verdict.message);
+    // A result that is wrong counts before a problem that is, and that before what is missing here.
+    if (!passed) exit = exit == kDone ? exit_of(verdict) : std::min<int>(exit, exit_of(verdict));
     rows.push_back({{"problem", to_string(c)},
                     {"variant", verdict.variant},
                     {"passed", passed},
@@ -176,7 +190,7 @@ int run(const Flags& flags) {
     const Status status = write_file_atomically(flags.json, outcome.rows.dump(1) + "\n");
     if (!status.ok()) return report(status);
   }
-  return outcome.failures.empty() ? kDone : kFailed;
+  return outcome.exit;
 }
 
 }  // namespace

@@ -166,6 +166,7 @@ TEST_F(FilesTest, FullDiskKeepsTheOldFileAndNothingElse) {
     const std::int64_t shape[] = {100000};
     const Status status = write_npy(path("old"), DType::u8, shape, std::as_bytes(std::span(large)));
     EXPECT_EQ(status.message(), path("old") + ": cannot write: File too large");
+    EXPECT_EQ(status.code(), Code::unsupported) << "not the caller's mistake";
     EXPECT_TRUE(write_file_atomically(path("small"), "fits").ok());
   }
   EXPECT_EQ(get(path("old")), "old");
@@ -175,8 +176,9 @@ TEST_F(FilesTest, FullDiskKeepsTheOldFileAndNothingElse) {
 TEST_F(FilesTest, DeviceIsWrittenNotReplaced) {
   EXPECT_TRUE(write_file_atomically("/dev/null", "x").ok());
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
-  EXPECT_EQ(write_file_atomically("/dev/full", "x").message(),
-            "/dev/full: cannot write: No space left on device");
+  const Status full = write_file_atomically("/dev/full", "x");
+  EXPECT_EQ(full.message(), "/dev/full: cannot write: No space left on device");
+  EXPECT_EQ(full.code(), Code::unsupported);
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
 }
 
