@@ -1,7 +1,10 @@
 #include "cli/command_line.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <sstream>
 
 #include "cli/commands.hpp"
 
@@ -55,6 +58,19 @@ void Command::run(std::function<int()> body) {
   app_->callback([body = std::move(body), exit = exit_] { *exit = body(); });
 }
 
+namespace {
+
+// Help, the version, or what is wrong. Not by std::cout, which forgets why it could not write.
+int tell(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out, err;
+  const int exit = app.exit(error, out, err);
+  fmt::print("{}", out.str());
+  fmt::print(stderr, "{}", err.str());
+  return exit == 0 ? kDone : kUsage;
+}
+
+}  // namespace
+
 CommandLine::CommandLine(const std::string& what, const std::string& version,
                          const std::string& footer)
     : app_(std::make_unique<CLI::App>(what)) {
@@ -72,7 +88,7 @@ int CommandLine::run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? kDone : kUsage;
+    return tell(*app_, error);
   }
   return exit_;
 }

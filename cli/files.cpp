@@ -191,4 +191,16 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
   return write_pieces_atomically(path, {contents});
 }
 
+Status flush_output() {
+  const bool lost = std::ferror(stdout) != 0;  // earlier, for a reason that is gone by now
+  if (std::fflush(stdout) != 0) return output_error(errno);
+  return lost ? output_error(0) : Status();
+}
+
+Status output_error(int error) {
+  std::string what = "standard output: cannot write";
+  if (error != 0) what += fmt::format(": {}", std::strerror(error));
+  return {Code::unsupported, std::move(what)};
+}
+
 }  // namespace onepass::cli

@@ -21,6 +21,10 @@ Status write_file_atomically(const std::string& path, std::string_view contents)
 Status write_pieces_atomically(const std::string& path,
                                std::initializer_list<std::string_view> pieces);
 
+// What was printed is out, or lost. Before the program ends: nobody hears of a full disk later.
+Status flush_output();
+Status output_error(int error);  // errno, or 0 where it is not known
+
 // A regular file of text, whole.
 Status read_file(const std::string& path, std::string& contents);
 

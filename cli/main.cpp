@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <cstdio>
 #include <exception>
+#include <new>
+#include <system_error>
 
 #include "cli/commands.hpp"
+#include "cli/files.hpp"
 #include "onepass_build.hpp"
 
 int main(int argc, char** argv) {
@@ -29,7 +33,16 @@ int main(int argc, char** argv) {
     add_profile(line);
     add_apply(line);
     add_choose(line);
-    return line.run(argc, argv);
+    const int exit = line.run(argc, argv);
+    const onepass::Status told = flush_output();
+    return told.ok() ? exit : report(told);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return report(output_error(error.code().value()));
+    fmt::print(stderr, "onepass: {}\n", error.what());
+    return kCannot;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "onepass: there is not enough memory\n");
+    return kCannot;
   } catch (const std::exception& error) {
     fmt::print(stderr, "onepass: {}\n", error.what());
     return kCannot;

@@ -53,6 +53,31 @@ TEST_F(ProgramTest, UnknownFlagsAndMissingArgumentsAreUsageErrors) {
   bad({"softmax", "a", "b", "--threads", "-1"}, kUsage, {"--threads"});
 }
 
+// What nobody can read was not done.
+TEST_F(ProgramTest, OutputThatIsLostIsAnError) {
+  write("x.npy", DType::f32, {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Words bench = {"bench", "softmax", "--rows", "4",      "--cols",
+                       "40",    "--iters", "1",      "--runs", "1"};
+  Words saved = bench;
+  saved.insert(saved.end(), {"--json", "results.json"});
+  good(saved);
+  const std::string full = "standard output: cannot write: No space left on device";
+  for (const Words& words :
+       {Words{"--help"}, Words{"--version"}, Words{"list"}, Words{"list", "--json"},
+        Words{"topk", "x.npy", "--k", "3"}, Words{"topk", "x.npy", "--k", "3", "--json"},
+        Words{"sample", "x.npy"}, Words{"sample", "x.npy", "--json"}, Words{"softmax", "--help"},
+        Words{"explain", "softmax", "4x4"}, Words{"explain", "softmax", "4x4", "--json"},
+        Words{"verify", "softmax", "3x40", "variant=cpu_row"},
+        Words{"compare", "results.json", "results.json"},
+        Words{"compare", "results.json", "results.json", "--json"}, bench}) {
+    const int lost = ::open("/dev/full", O_WRONLY);
+    const Outcome outcome = run(words, {}, -1, lost);
+    ::close(lost);
+    EXPECT_EQ(outcome.exit, kCannot) << words[0] << " " << outcome.err;
+    EXPECT_EQ(outcome.err, "onepass: " + full + "\n") << words[0];
+  }
+}
+
 // ---- list -------------------------------------------------------------------------------------
 
 TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {

@@ -65,8 +65,10 @@ class ProgramTest : public testing::Test {
     return all;
   }
 
-  // Runs the program in the working directory. `err` may be a terminal to give it for a stderr.
-  Outcome run(const Words& arguments, const Words& environment = {}, int err = -1) const {
+  // Runs the program in the working directory. `err` may be a terminal to give it for a stderr, `out` a stdout that is
+  // not kept.
+  Outcome run(const Words& arguments, const Words& environment = {}, int err = -1,
+              int out = -1) const {
     Words words = {ONEPASS_CLI};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> pointers;
@@ -75,7 +77,8 @@ class ProgramTest : public testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(60);
-      const int out = ::open((streams_ + "/out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int kept = ::open((streams_ + "/out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      if (out < 0) out = kept;
       if (err < 0) err = ::open((streams_ + "/err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(out, STDOUT_FILENO);
       ::dup2(err, STDERR_FILENO);
