@@ -121,7 +121,7 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   if (key == "offset") return parse_number(value, c.offset) && c.offset >= 0;
   if (key == "out_offset") return parse_number(value, c.out_offset) && c.out_offset >= 0;
   if (key == "threads") return parse_number(value, c.threads) && c.threads >= 0;
-  if (key == "seed") return parse_number(value, c.seed);
+  if (key == "seed") return parse_bits(value, c.seed);
   if (key == "fill") return !(c.fill = value).empty();
   if (key == "variant") return !(c.variant = value).empty();
   if (key == "device") {
@@ -207,6 +207,19 @@ Status parse_dtype(std::string_view text, DType& out) {
     }
   }
   return bad("dtype: '{}' is not one of f32, f16, bf16, f64", text);
+}
+
+bool parse_bits(std::string_view text, std::uint64_t& out) {
+  const bool negative = text.starts_with('-');
+  const bool hexadecimal = text.starts_with("0x");
+  text.remove_prefix(hexadecimal ? 2 : negative ? 1 : 0);
+  std::uint64_t size = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), size, hexadecimal ? 16 : 10);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  if (negative && size > std::uint64_t{1} << 63) return false;
+  out = negative ? 0 - size : size;
+  return true;
 }
 
 bool parse_values(std::string_view text, TopkValues& out) {

@@ -135,12 +135,26 @@ Status run_topk(const TopkFlags& flags) {
 // ---- sample ----
 
 struct SampleFlags : Common {
-  std::int64_t top_k = 0, seed = 0, offset = 0;
+  std::int64_t top_k = 0;
+  std::string seed = "0", offset = "0";
   double top_p = 1, min_p = 0;
   std::string to_tokens, logprob;
 };
 
+Status read_bits(std::string_view argument, const std::string& text, std::int64_t& out) {
+  std::uint64_t bits = 0;
+  if (!parse_bits(text, bits)) {
+    return {Code::invalid_argument,
+            fmt::format("{}: '{}' is not an integer between -2^63 and 2^64 - 1", argument, text)};
+  }
+  out = static_cast<std::int64_t>(bits);
+  return {};
+}
+
 Status run_sample(const SampleFlags& flags) {
+  std::int64_t seed = 0, offset = 0;
+  if (Status status = read_bits("seed", flags.seed, seed); !status.ok()) return status;
+  if (Status status = read_bits("offset", flags.offset, offset); !status.ok()) return status;
   Array x;
   std::vector<std::int64_t> row_shape;
   if (Status status = read_rows(flags, x, row_shape); !status.ok()) return status;
@@ -152,8 +166,8 @@ Status run_sample(const SampleFlags& flags) {
                               .top_k = flags.top_k,
                               .top_p = flags.top_p,
                               .min_p = flags.min_p,
-                              .seed = flags.seed,
-                              .offset = flags.offset,
+                              .seed = seed,
+                              .offset = offset,
                               .scale = flags.scale,
                               .softcap = flags.softcap,
                               .logprob = logprob.view(),
@@ -206,7 +220,7 @@ void add_choose(CommandLine& line) {
   drawn.option("--top-k", draw->top_k, "of the k likeliest; 0: of all");
   drawn.option("--top-p", draw->top_p, "of as few of the likeliest as have this probability");
   drawn.option("--min-p", draw->min_p, "of those with this part of the likeliest's probability");
-  drawn.option("--seed", draw->seed, "the same seed draws the same tokens");
+  drawn.option("--seed", draw->seed, "64 bits: the same seed draws the same tokens");
   drawn.option("--offset", draw->offset, "draws of one seed: one an offset");
   drawn.option("--to-tokens", draw->to_tokens, "an .npy for the tokens");
   drawn.option("--logprob", draw->logprob, "an .npy for their log-probabilities");

@@ -1,10 +1,15 @@
 #include "cli/command_line.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <sstream>
+#include <type_traits>
 
 #include "cli/commands.hpp"
 
@@ -39,9 +44,29 @@ Option& Option::group(const std::string& headline) {
   return *this;
 }
 
+namespace {
+
+// The parser itself takes what is beyond 64 bits for the last number that fits, and 1e999 for infinity.
+template <typename T>
+std::string fits(const std::string& text) {
+  errno = 0;
+  if constexpr (std::is_integral_v<T>) {
+    (void)std::strtoll(text.c_str(), nullptr, 0);
+    return errno == ERANGE ? fmt::format("{} does not fit into 64 bits", text) : "";
+  } else {
+    const double value = std::strtod(text.c_str(), nullptr);
+    return errno == ERANGE && std::isinf(value) ? fmt::format("{} does not fit a double", text)
+                                                : "";
+  }
+}
+
+}  // namespace
+
 template <typename T>
 Option Command::option(const std::string& name, T& value, const std::string& what) {
-  return Option(app_->add_option(name, value, what));
+  CLI::Option* option = app_->add_option(name, value, what);
+  if constexpr (std::is_arithmetic_v<T>) option->check(fits<T>);
+  return Option(option);
 }
 template Option Command::option(const std::string&, std::string&, const std::string&);
 template Option Command::option(const std::string&, int&, const std::string&);
@@ -87,6 +112,15 @@ Command CommandLine::command(const std::string& name, const std::string& what) {
 int CommandLine::run(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    const std::vector<std::string> words = app_->remaining();
+    if (words.empty() || !app_->get_subcommands().empty()) return tell(*app_, error);
+    std::vector<std::string> known;
+    for (const CLI::App* command : app_->get_subcommands({})) known.push_back(command->get_name());
+    fmt::print(stderr, "onepass: there is no {} '{}'; the subcommands are {}\n",
+               words[0].starts_with('-') ? "option" : "subcommand", words[0],
+               fmt::join(known, ", "));
+    return kUsage;
   } catch (const CLI::ParseError& error) {
     return tell(*app_, error);
   }

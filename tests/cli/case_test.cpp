@@ -234,7 +234,7 @@ TEST(CaseMistakeTest, Values) {
                                  "threads=-1",
                                  "threads=two",
                                  "threads=99999999999",
-                                 "seed=-1",
+                                 "seed=-9223372036854775809",
                                  "seed=18446744073709551616",
                                  "fill=",
                                  "variant=",

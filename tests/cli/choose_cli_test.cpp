@@ -53,6 +53,22 @@ TEST_F(ChooseCliTest, ASampleIsTheSameForTheSameSeed) {
   EXPECT_EQ(json[2]["valid"], true);
 }
 
+TEST_F(ChooseCliTest, ASeedIs64Bits) {
+  write("x.npy", DType::f32, {64}, std::vector<double>(64, 1));
+  const auto draw = [&](const std::string& flag, const std::string& value) {
+    return good({"sample", "x.npy", flag, value}).out;
+  };
+  for (const std::string flag : {"--seed", "--offset"}) {
+    EXPECT_EQ(draw(flag, "18446744073709551615"), draw(flag, "-1"));
+    EXPECT_EQ(draw(flag, "9223372036854775808"), draw(flag, "-9223372036854775808"));
+    EXPECT_EQ(draw(flag, "0xffffffffffffff00"), draw(flag, "-256"));
+    EXPECT_NE(draw(flag, "9223372036854775809"), draw(flag, "9223372036854775807"));
+    for (const std::string value : {"18446744073709551616", "-9223372036854775809", "7.0", ""}) {
+      bad({"sample", "x.npy", flag, value}, kUsage, {flag.substr(2), value});
+    }
+  }
+}
+
 TEST_F(ChooseCliTest, BadInputIsNamedAndNothingIsWritten) {
   write("x.npy", DType::f32, {3, 4}, kX);
   bad({"topk", "x.npy", "--k", "5", "--to-values", "v.npy"}, kUsage,

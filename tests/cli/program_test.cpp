@@ -43,14 +43,25 @@ TEST_F(ProgramTest, UnknownFlagsAndMissingArgumentsAreUsageErrors) {
     bad({name, "a", "b", "--no-such-flag"}, kUsage, {"--no-such-flag"});
   }
   bad({}, kUsage, {"subcommand"});
-  bad({"no-such-command"}, kUsage, {"subcommand"});
-  bad({"--no-such-flag"}, kUsage, {});
+  bad({"softmux", "x.npy"}, kUsage, {"no subcommand 'softmux'", "softmax, log-softmax"});
+  bad({"--no-such-flag"}, kUsage, {"no option '--no-such-flag'", "list, verify"});
   bad({"softmax", "only-one.npy"}, kUsage, {"out"});
   bad({"explain"}, kUsage, {"problem"});
   bad({"bench", "softmax", "--rows", "many"}, kUsage, {"--rows", "many"});
   bad({"bench", "softmax", "--rows", "0"}, kUsage, {"--rows"});
   bad({"bench", "softmax", "--iters", "-1"}, kUsage, {"--iters"});
   bad({"softmax", "a", "b", "--threads", "-1"}, kUsage, {"--threads"});
+  // A number that does not fit is none, not the last one that does.
+  bad({"softmax", "a", "b", "--threads", "4294967296"}, kUsage, {"--threads", "4294967296"});
+  bad({"softmax", "a", "b", "--axis", "4294967296"}, kUsage, {"--axis", "4294967296"});
+  bad({"softmax", "a", "b", "--axis", "99999999999999999999"}, kUsage,
+      {"--axis", "99999999999999999999"});
+  bad({"softmax", "a", "b", "--scale", "1e999"}, kUsage, {"--scale", "1e999"});
+  bad({"topk", "a", "--k", "99999999999999999999"}, kUsage, {"--k", "99999999999999999999"});
+  bad({"sample", "a", "--top-k", "-9223372036854775809"}, kUsage,
+      {"--top-k", "-9223372036854775809"});
+  bad({"bench", "softmax", "--rows", "9223372036854775808"}, kUsage,
+      {"--rows", "9223372036854775808"});
 }
 
 // What nobody can read was not done.
