@@ -62,6 +62,34 @@ def test_nan_and_infinities(library):
     assert np.isnan(y[0]).all() and (y[1] == 0).all() and y[2].tolist() == [0, 1] and np.isnan(y[3, 0])
 
 
+@pytest.mark.parametrize("cols", [6, 700, 40_000])
+@pytest.mark.parametrize("hide", ["boolean", "lengths", "additive"])
+def test_nan_and_what_is_hidden(cols, hide):
+    """As docs/numerics.md has it: forward the whole row is NaN, a gradient is 0 where it is hidden."""
+    x = np.zeros((2, cols), np.float32)
+    x[0, 1] = np.nan
+    keep = np.arange(cols) < cols - 2
+    options = {
+        "boolean": {"mask": keep},
+        "lengths": {"lengths": np.full(2, cols - 2)},
+        "additive": {"mask": np.where(keep, 0, -np.inf).astype(np.float32)},
+    }[hide]
+    target, ones = np.zeros(2, np.int64), np.ones((2, cols), np.float32)
+    y, log_y = onepass.softmax(x, **options), onepass.log_softmax(x, **options)
+    loss, dx, lse = onepass.cross_entropy_with_gradient(x, target, reduction="none", return_lse=True, **options)
+    for forward in (y, log_y, loss, lse, onepass.logsumexp(x, **options)):
+        assert np.isnan(forward[0]).all() and not np.isnan(forward[1]).any()
+    later = [
+        onepass.cross_entropy_backward(x, target, ones[:, 0], known, reduction="none", **options)
+        for known in (lse, None)
+    ]
+    if hide != "additive":
+        later += [onepass.softmax_backward(y, ones, **options), onepass.log_softmax_backward(log_y, ones, **options)]
+    for gradient in (dx, *later):
+        assert np.isnan(gradient[0, keep]).all() and (gradient[0, ~keep] == 0).all()
+        assert not np.isnan(gradient[1]).any()
+
+
 def test_read_only():
     x = np.zeros((2, 2), np.float32)
     x.flags.writeable = False
