@@ -107,10 +107,13 @@ def cross_entropy_with_gradient(
 ) -> tuple[A, ...]:
     """(loss, its gradient in x) with one read of x; of losses that are not reduced, the gradient of their sum.
 
-    `out=(None, x)` writes the gradient over x. With `return_lse` the lse comes third.
+    With `return_lse` the lse comes third.
 
     {logits}
-    {output}
+    dtype: of the loss; None: x's. The gradient has x's. Where there is an `out`, its own counts.
+    out: an array for the loss, or a tuple with one, or None, for each result: `out=(None, x)` writes the gradient
+        over x.
+    {variant}
     batch_invariant: a row's bits do not depend on how many rows there are.
 
     Example:

@@ -61,17 +61,21 @@ _ATTENTION = """\
         sequence b is token t mod page size of page pages[b][t / page size], and `lengths` says how many there are.
     check_pages: on a GPU, a page that is not there gives NaN to its queries; on a CPU it is always an error."""
 
-_OUTPUT = """\
-    dtype: of the result; None: x's. Where there is an `out`, its own counts.
-    out: an array to write into (x itself for in place), or a tuple with one, or None, for each result.
+_VARIANT = """\
     variant: the name of a variant to force; "": the dispatcher chooses (see `explain`)."""
+
+_OUTPUT = f"""\
+    dtype: of the result; None: x's. Where there is an `out`, its own counts. As in NumPy float and "float" are float64.
+    out: an array to write into (x itself for in place), or a tuple with one, or None, for each result.
+{_VARIANT}"""
 
 
 def documented(function: F) -> F:
     """Fills in what all ops share. Since 3.13 the compiler takes a doc string's indentation away; here, so do we."""
     assert function.__doc__ is not None
     doc = inspect.cleandoc(function.__doc__)
-    for name, text in (("logits", _LOGITS), ("attention", _ATTENTION), ("output", _OUTPUT)):
+    shared = {"logits": _LOGITS, "attention": _ATTENTION, "output": _OUTPUT, "variant": _VARIANT}
+    for name, text in shared.items():
         doc = doc.replace(f"{{{name}}}", inspect.cleandoc(text))
     function.__doc__ = doc
     return function

@@ -39,6 +39,19 @@ def test_loss(options, index, library, dtype, target, random):
     assert library.dtype(lse) == ("float64" if dtype == "float64" else "float32")
 
 
+def test_dtype_is_of_the_loss(library, target, random):
+    """The gradient has x's, so that it can go over x."""
+    x, classes = library.array(random.normal(size=(6, 11)), "float16"), library.array(target, "int32")
+    loss, dx, lse = onepass.cross_entropy_with_gradient(x, classes, dtype="float32", return_lse=True)
+    assert [library.dtype(result) for result in (loss, dx, lse)] == ["float32", "float16", "float32"]
+    for line in ("dtype: of the loss; None: x's. The gradient has x's.", "`out=(None, x)` writes the gradient over x"):
+        assert line in " ".join(onepass.cross_entropy_with_gradient.__doc__.split())
+    if library.name != "jax":
+        own = library.array(np.zeros((6, 11)), "float64")
+        assert onepass.cross_entropy_with_gradient(x, classes, out=(None, own))[1] is own
+        np.testing.assert_allclose(library.numpy(own), library.numpy(dx), rtol=2e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_gradient(options, library, target, random):
     x = random.normal(size=(6, 11))
