@@ -21,12 +21,13 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/onepassConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# A shared onepass knows its own libraries; whoever links a static one has to name them.
-set(pc_private_libs "")
+# A shared onepass knows its own libraries; whoever links a static one has to name them, and with --static alone nobody
+# would: one of the two is installed, so there is nothing else to link.
+set(pc_libs "")
 if(NOT BUILD_SHARED_LIBS)
-  set(pc_private_libs "-lhwy -fopenmp")
+  set(pc_libs "-lhwy -fopenmp")
   if(ONEPASS_CUDA_ENABLED)
-    string(APPEND pc_private_libs " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt -lpthread")
+    string(APPEND pc_libs " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt -lpthread")
   endif()
 endif()
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -31,10 +31,11 @@ PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name onepass.pc)")
 export PKG_CONFIG_PATH
 # Unquoted: these are lists of flags.
 # shellcheck disable=SC2046
-"$cxx" -std=c++20 $(pkg-config --static --cflags onepass) "$source_dir/examples/softmax.cpp" \
-  $(pkg-config --static --libs onepass) -Wl,-rpath,"$(pkg-config --variable=libdir onepass)" \
-  -o "$work/softmax_pkg_config"
-"$work/softmax_pkg_config"
+for static in "" --static; do
+  "$cxx" -std=c++20 "$source_dir/examples/softmax.cpp" $(pkg-config $static --cflags --libs onepass) \
+    -Wl,-rpath,"$(pkg-config --variable=libdir onepass)" -o "$work/softmax_pkg_config"
+  "$work/softmax_pkg_config"
+done
 
 if command -v dpkg-shlibdeps >/dev/null; then
   echo "== Debian package"
