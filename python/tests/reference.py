@@ -25,7 +25,8 @@ def logits(x, axis=-1, scale=1.0, temperature=1.0, softcap=0.0, mask=None, lengt
         hidden |= keys >= np.asarray(lengths)[..., None]
     if causal or window:
         queries = z.shape[-2] if z.ndim > 1 else 1
-        own = (np.arange(queries) + z.shape[-1] - queries)[:, None]
+        own = np.arange(queries) + z.shape[-1] - queries
+        own = own[:, None] if z.ndim > 1 else own
         left, right = window or (-1, -1)
         if causal:
             hidden |= keys > own
@@ -115,6 +116,6 @@ def _one_sequence(q, k, v, mask, scale=None, alibi=None, sinks=None, **options):
     z = logits(q @ k.swapaxes(1, 2), scale=q.shape[-1] ** -0.5 if scale is None else scale, mask=tuple(mask), **options)
     if sinks is not None:  # a key more, whose value is nothing
         z = np.concatenate([z, np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))], axis=2)
-        v = np.concatenate([v, np.zeros_like(q[:, :1])], axis=1)
+        v = np.concatenate([v, np.zeros((len(v), 1, v.shape[-1]))], axis=1)
     lse = lse_of(z)
     return np.exp(z - np.where(np.isneginf(lse), 0, lse)[..., None]) @ v, lse
