@@ -38,6 +38,14 @@ Status Call::make(const Case& wanted) {
   if (case_.loss && case_.op != Op::cross_entropy_backward) {
     return {Code::invalid_argument, "loss: only cross_entropy_backward can give it beside dx"};
   }
+  if ((case_.weights || case_.probabilities) && !is_loss(case_.op)) {
+    return {Code::invalid_argument,
+            fmt::format("{}: {} has none", case_.weights ? "weights" : "probabilities",
+                        name(case_.op))};
+  }
+  if (case_.probabilities && case_.ignore) {
+    return {Code::invalid_argument, "ignore: no row of probabilities is ignored"};
+  }
   if (chooses(case_.op) &&
       (case_.in_place || case_.axis_index() + 1 != static_cast<std::int64_t>(case_.shape.size()))) {
     return {Code::invalid_argument,
@@ -70,10 +78,10 @@ Status Call::to_device() {
 std::vector<GuardedArray*> Call::arrays() {
   std::vector<GuardedArray*> present;
   for (GuardedArray* array :
-       {&in_,      &dy_,    &x_,           &out_,        &lse_,     &loss_,    &target_,
-        &dloss_,   &scale_, &temperature_, &additive_,   &boolean_, &lengths_, &indices_,
-        &logprob_, &rank_,  &valid_,       &bias_,       &seeds_,   &k_,       &v_,
-        &alibi_,   &sinks_, &q_offsets_,   &kv_offsets_, &pages_}) {
+       {&in_,      &dy_,      &x_,     &out_,         &lse_,        &loss_,    &target_,
+        &weight_,  &dloss_,   &scale_, &temperature_, &additive_,   &boolean_, &lengths_,
+        &indices_, &logprob_, &rank_,  &valid_,       &bias_,       &seeds_,   &k_,
+        &v_,       &alibi_,   &sinks_, &q_offsets_,   &kv_offsets_, &pages_}) {
     if (array->present()) present.push_back(array);
   }
   return present;
@@ -98,7 +106,7 @@ Status Call::make_like(const Call& other) {
       &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_,  &Call::indices_,
       &Call::logprob_,     &Call::rank_,     &Call::valid_,   &Call::bias_,     &Call::seeds_,
       &Call::k_,           &Call::v_,        &Call::alibi_,   &Call::sinks_,    &Call::q_offsets_,
-      &Call::kv_offsets_,  &Call::pages_};
+      &Call::kv_offsets_,  &Call::pages_,    &Call::weight_};
   for (GuardedArray Call::*array : arrays) {
     if (!(other.*array).present()) continue;
     if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
@@ -169,7 +177,12 @@ Status Call::make_inputs(Random& random) {
   }
   const DType wide = case_.in == DType::f64 ? DType::f64 : DType::f32;
   if (case_.lse) make(lse_, wide, row_shape, {});
-  if (is_loss(op) || case_.target) make(target_, DType::i64, row_shape, {});
+  if (case_.probabilities) {
+    make(target_, case_.in, case_.shape, layout);
+  } else if (is_loss(op) || case_.target) {
+    make(target_, DType::i64, row_shape, {});
+  }
+  if (case_.weights) make(weight_, wide, std::vector<std::int64_t>{case_.cols()}, {});
   if (op == Op::cross_entropy_backward) make(case_.loss ? loss_ : dloss_, wide, loss_shape, {});
   if (!status.ok()) return status;
 
@@ -195,11 +208,7 @@ Status Call::make_inputs(Random& random) {
     }
   }
   for (std::int64_t i = 0; i < dy_.size(); ++i) dy_.set(i, random.normal());
-  for (std::int64_t r = 0; r < target_.size(); ++r) {
-    const auto target = static_cast<std::int64_t>(random.uniform() * static_cast<double>(cols));
-    target_.set(r,
-                static_cast<double>((case_.ignore && r % 4 == 1) || cols == 0 ? kIgnore : target));
-  }
+  fill_targets(random);
   for (std::int64_t i = 0; i < dloss_.size(); ++i) dloss_.set(i, 0.5 + random.uniform());
 
   const bool takes_lse = op == Op::cross_entropy_backward && case_.lse && !case_.loss;
@@ -220,6 +229,32 @@ Status Call::make_inputs(Random& random) {
     if (status.ok()) pristine_.copy_from(in_place_target());
   }
   return status;
+}
+
+void Call::fill_targets(Random& random) {
+  const std::int64_t cols = case_.cols();
+  for (std::int64_t c = 0; c < weight_.size(); ++c) {
+    weight_.set(c, c % 7 == 3 ? 0.0 : 0.25 + random.uniform());
+  }
+  if (!case_.probabilities) {
+    for (std::int64_t r = 0; r < target_.size(); ++r) {
+      const auto target = static_cast<std::int64_t>(random.uniform() * static_cast<double>(cols));
+      const bool ignored = (case_.ignore && r % 4 == 1) || cols == 0;
+      target_.set(r, static_cast<double>(ignored ? kIgnore : target));
+    }
+    return;
+  }
+  // Where a class is hidden it has no probability, or the loss is infinite: in one row of five that is seen to.
+  for (std::int64_t r = 0; r < case_.rows(); ++r) {
+    const oracle::Transform t = transform(r);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const auto at = static_cast<std::size_t>(c);
+      const bool hidden =
+          (!t.keep.empty() && !t.keep[at]) || (!t.additive.empty() && std::isinf(t.additive[at]));
+      const double q = random.uniform() * 2 / static_cast<double>(cols);
+      target_.set(index(r, c), (hidden && r % 5 != 4) || c % 3 == 1 ? 0.0 : q);
+    }
+  }
 }
 
 Status Call::reset() {
@@ -318,6 +353,7 @@ Status Call::run(const Context& context, std::string_view variant, Plan* plan) {
   if (is_loss(case_.op)) {
     CrossEntropyOptions options = fill_common(CrossEntropyOptions{});
     options.ignore_index = kIgnore;
+    if (weight_.present()) options.weight = view(weight_);
     options.label_smoothing = case_.smoothing;
     options.z_loss = case_.z_loss;
     options.reduction = case_.reduction;

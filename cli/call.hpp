@@ -42,8 +42,9 @@ class Call {
   const GuardedArray& x() const { return x_; }
   const GuardedArray& out() const { return case_.in_place ? in_place_target() : out_; }
   const GuardedArray& lse() const { return lse_; }
-  const GuardedArray& loss() const { return loss_; }  // beside a gradient
-  const GuardedArray& target() const { return target_; }
+  const GuardedArray& loss() const { return loss_; }      // beside a gradient
+  const GuardedArray& target() const { return target_; }  // indices, or probabilities like x
+  const GuardedArray& weight() const { return weight_; }
   const GuardedArray& dloss() const { return dloss_; }
   // Of the ops that choose: where what `out` holds is, and what more there is of a row.
   const GuardedArray& indices() const { return indices_; }
@@ -78,6 +79,7 @@ class Call {
   std::vector<GuardedArray*> written();
   Status make_options(Random& random);
   Status make_inputs(Random& random);
+  void fill_targets(Random& random);
   Status make_chosen(Random& random);
   Status make_attention(Random& random);
   Status make_attention_arrays();
@@ -91,7 +93,7 @@ class Call {
 
   Case case_;
   std::int64_t inner_ = 1;  // elements between neighbours along the axis
-  GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, dloss_, pristine_;
+  GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, weight_, dloss_, pristine_;
   GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
   GuardedArray indices_, logprob_, rank_, valid_, bias_, seeds_;
   GuardedArray k_, v_, alibi_, sinks_, q_offsets_, kv_offsets_, pages_;

@@ -138,6 +138,8 @@ bool set_flag(std::string_view word, Case& c) {
   if (word == "in_place") return c.in_place = true;
   if (word == "batch_invariant") return c.batch_invariant = true;
   if (word == "ignore") return c.ignore = true;
+  if (word == "weights") return c.weights = true;
+  if (word == "probabilities") return c.probabilities = true;
   if (word == "loss") return c.loss = true;
   if (word == "unsorted") return c.unsorted = true;
   if (word == "target") return c.target = true;
@@ -298,6 +300,8 @@ std::string to_string(const Case& c) {
   add("smoothing", c.smoothing, plain.smoothing);
   add("z_loss", c.z_loss, plain.z_loss);
   flag("ignore", c.ignore);
+  flag("weights", c.weights);
+  flag("probabilities", c.probabilities);
   flag("loss", c.loss);
   if (c.reduction != Reduction::none) {
     text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";

@@ -37,8 +37,10 @@ struct Case {
 
   double smoothing = 0;
   double z_loss = 0;
-  bool ignore = false;  // some targets are ignore_index
-  bool loss = false;    // of cross_entropy_backward: the loss, too, in the same read
+  bool ignore = false;         // some targets are ignore_index
+  bool weights = false;        // one a class
+  bool probabilities = false;  // targets are the classes' probabilities
+  bool loss = false;           // of cross_entropy_backward: the loss, too, in the same read
   Reduction reduction = Reduction::none;
 
   std::int64_t k = 1;  // topk, gate: how many are chosen

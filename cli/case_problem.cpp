@@ -42,6 +42,8 @@ Problem problem_of(const Case& c) {
   p.only_scaled = c.scale > 0 && std::isfinite(c.scale) && c.softcap == 0 && !c.scale_rows &&
                   !c.additive && !c.boolean;
   p.gives_loss = c.loss;
+  p.weighted = c.weights || c.probabilities;
+  if (c.probabilities) p.probability_bytes = static_cast<int>(size_of(c.in));
   const bool needs_all = c.op == Op::cross_entropy || c.loss;  // all rows' losses, to reduce them
   const bool is_mean = c.op == Op::cross_entropy_backward && c.reduction == Reduction::mean;
   p.reduced =

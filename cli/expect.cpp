@@ -141,33 +141,79 @@ void expect_backward(const Call& call, const RowBounds& row, std::int64_t r, con
 }
 
 oracle::Loss loss_of(const Call& call, std::int64_t r) {
-  return {.target = static_cast<std::int64_t>(call.target().get(r)),
-          .label_smoothing = call.spec().smoothing,
-          .z_loss = call.spec().z_loss};
+  const Case& spec = call.spec();
+  oracle::Loss loss{.label_smoothing = spec.smoothing, .z_loss = spec.z_loss};
+  for (std::int64_t c = 0; c < call.weight().size(); ++c) {
+    loss.weight.push_back(call.weight().get(c));
+  }
+  if (!spec.probabilities) {
+    loss.target = static_cast<std::int64_t>(call.target().get(r));
+    return loss;
+  }
+  for (std::int64_t c = 0; c < spec.cols(); ++c) {
+    loss.probabilities.push_back(call.target().get(call.index(r, c)));
+  }
+  return loss;
 }
 
-std::int64_t counted(const Call& call) {
-  std::int64_t count = 0;
+bool is_ignored(const Call& call, const oracle::Loss& loss) {
+  return !call.spec().probabilities && loss.target == kIgnore;
+}
+
+// What a mean divides by; 1 where that is 0.
+double counted(const Call& call) {
+  if (call.spec().probabilities)
+    return static_cast<double>(std::max<std::int64_t>(call.spec().rows(), 1));
+  double count = 0;
   for (std::int64_t r = 0; r < call.spec().rows(); ++r) {
-    count += call.target().get(r) == static_cast<double>(kIgnore) ? 0 : 1;
+    const auto target = static_cast<std::int64_t>(call.target().get(r));
+    if (target != kIgnore) count += call.weight().present() ? call.weight().get(target) : 1;
   }
-  return count;
+  return count == 0 ? 1 : count;
+}
+
+// Whether a row's classes each have their part of its loss.
+bool is_weighted(const Case& spec) { return spec.weights || spec.probabilities; }
+
+// Sums over what all classes have of the labels.
+struct LabelSums {
+  double size = 0;         // Σ |label|
+  double logit_error = 0;  // of Σ label · z
+  double terms = 0;        // Σ |label · (z − lse)|, each of which is rounded
+};
+
+LabelSums sums_of(const RowBounds& row, const oracle::Loss& loss) {
+  const Row label = oracle::labels(row.z(), loss);
+  LabelSums sums;
+  for (std::size_t c = 0; c < label.size(); ++c) {
+    const double size = std::abs(label[c]);
+    sums.size += size;
+    sums.logit_error += size * row.logit_error(c);
+    sums.terms += size * finite_size(row.z()[c] - row.lse());
+  }
+  return sums;
 }
 
 // One row's loss, before any reduction.
 Expected row_loss(const Call& call, const RowBounds& row, std::int64_t r) {
   const oracle::Loss loss = loss_of(call, r);
-  if (loss.target == kIgnore) return {0, 0};
+  if (is_ignored(call, loss)) return {0, 0};
   const double value = oracle::cross_entropy(row.z(), loss);
   const double unit = row.unit() * ulps(call.spec().op);
+  const double lse_error = row.lse_error();
+  if (is_weighted(call.spec())) {
+    const LabelSums sums = sums_of(row, loss);
+    const double by_lse = sums.size + 2 * loss.z_loss * finite_size(row.lse());
+    return {value,
+            sums.logit_error + lse_error * by_lse + unit * (finite_size(value) + sums.terms)};
+  }
   double logit_error = row.logit_error(static_cast<std::size_t>(loss.target));
   double spread = 0;
   for (std::size_t c = 0; loss.label_smoothing > 0 && c < row.z().size(); ++c) {
     spread = std::max(spread, finite_size(row.z()[c]));
     logit_error = std::max(logit_error, row.logit_error(c));
   }
-  const double error = logit_error +
-                       row.lse_error() * (1 + 2 * loss.z_loss * finite_size(row.lse())) +
+  const double error = logit_error + lse_error * (1 + 2 * loss.z_loss * finite_size(row.lse())) +
                        unit * (finite_size(value) + spread);
   return {value, error};
 }
@@ -178,20 +224,22 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
   const oracle::Loss loss = loss_of(call, r);
   const bool reduced = spec.reduction != Reduction::none;
   double dloss = spec.loss ? 1 : call.dloss().get(reduced ? 0 : r);
-  if (spec.reduction == Reduction::mean) {
-    const auto count = static_cast<double>(std::max<std::int64_t>(counted(call), 1));
-    dloss /= count;
-  }
-  const Row dx = loss.target == kIgnore
+  if (spec.reduction == Reduction::mean) dloss /= counted(call);
+  const Row dx = is_ignored(call, loss)
                      ? Row(row.z().size(), 0.0)
                      : oracle::cross_entropy_backward(row.x(), row.transform(), loss, dloss);
   // A given lse was rounded, and a weight is exp(z − lse).
   const double given = spec.lse && !spec.loss ? row.unit() * finite_size(row.lse()) : 0;
   const double slope = std::abs(row.transform().scale / row.transform().temperature * dloss);
+  const Row label = is_weighted(spec) ? oracle::labels(row.z(), loss) : Row();
+  const double total = is_weighted(spec) ? sums_of(row, loss).size : 1;
   for (std::int64_t c = 0; c < spec.cols(); ++c) {
     const auto at = static_cast<std::size_t>(c);
-    const double weight = finite_size(row.p()[at]) * (1 + 2 * loss.z_loss * finite_size(row.lse()));
-    const double other = c == loss.target ? 1 : loss.label_smoothing;
+    const double weight =
+        finite_size(row.p()[at]) * (total + 2 * loss.z_loss * finite_size(row.lse()));
+    const double other = is_weighted(spec)  ? std::abs(label[at])
+                         : c == loss.target ? 1
+                                            : loss.label_smoothing;
     const double unit = row.unit() * ulps(spec.op);
     const double error =
         slope *
@@ -249,7 +297,7 @@ namespace {
 Expected expect_reduced(const Call& call, DType to) {
   const Case& spec = call.spec();
   const bool mean = spec.reduction == Reduction::mean;
-  const auto count = static_cast<double>(mean ? std::max<std::int64_t>(counted(call), 1) : 1);
+  const double count = mean ? counted(call) : 1;
   Expected total{0, smallest(to) + smallest(compute_type(spec.in))};
   for (std::int64_t r = 0; r < spec.rows(); ++r) {
     const Expected loss = row_loss(call, RowBounds(call, r), r);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <numeric>
 
@@ -134,19 +133,30 @@ Row log_softmax_backward(const Row& y, const Row& dy, const Row& x, const Transf
   return dx;
 }
 
+Row labels(const Row& z, const Loss& loss) {
+  const auto live = std::count_if(z.begin(), z.end(), [](double v) { return v != -kInf; });
+  Row all(z.size());
+  for (std::size_t c = 0; c < z.size(); ++c) {
+    const double said = loss.probabilities.empty()
+                            ? (static_cast<std::int64_t>(c) == loss.target ? 1 : 0)
+                            : loss.probabilities[c];
+    const double smooth = z[c] == -kInf ? 0 : loss.label_smoothing / static_cast<double>(live);
+    all[c] =
+        ((1 - loss.label_smoothing) * said + smooth) * (loss.weight.empty() ? 1 : loss.weight[c]);
+  }
+  return all;
+}
+
 double cross_entropy(const Row& z, const Loss& loss) {
-  if (nothing_left(z)) return kInf;
   const Row log_p = log_softmax(z);
-  double value = 0;  // with a smoothing of 1 the target has no say, not even where it is hidden
-  if (loss.label_smoothing < 1) {
-    value = (1 - loss.label_smoothing) * -log_p[static_cast<std::size_t>(loss.target)];
+  if (any_nan(log_p)) return kNan;
+  const Row label = labels(z, loss);
+  Row terms;
+  for (std::size_t c = 0; c < z.size(); ++c) {
+    if (label[c] != 0) terms.push_back(-label[c] * log_p[c]);
   }
-  if (loss.label_smoothing > 0) {
-    Row live;
-    std::copy_if(log_p.begin(), log_p.end(), std::back_inserter(live),
-                 [](double v) { return v != -kInf; });
-    value += loss.label_smoothing * -sum(live) / static_cast<double>(live.size());
-  }
+  double value = sum(terms);
+  if (nothing_left(z) && loss.label_smoothing > 0) value = kInf;  // spread over nothing
   if (loss.z_loss == 0) return value;
   const double lse = logsumexp(z);
   return value + loss.z_loss * lse * lse;
@@ -157,13 +167,12 @@ Row cross_entropy_backward(const Row& x, const Transform& t, const Loss& loss, d
   if (nothing_left(z)) return Row(z.size(), 0.0);
   const Row p = softmax(z);
   const double lse = logsumexp(z);
-  const auto live = std::count_if(z.begin(), z.end(), [](double v) { return v != -kInf; });
+  const Row label = labels(z, loss);
+  const double total = sum(label);
   Row dx(x.size());
   for (std::size_t c = 0; c < x.size(); ++c) {
     if (z[c] == -kInf) continue;
-    const double hit = static_cast<std::int64_t>(c) == loss.target ? 1 - loss.label_smoothing : 0;
-    const double dz =
-        p[c] * (1 + 2 * loss.z_loss * lse) - hit - loss.label_smoothing / static_cast<double>(live);
+    const double dz = p[c] * (total + 2 * loss.z_loss * lse) - label[c];
     dx[c] = dz * dloss * slope(x[c], t);
   }
   return dx;

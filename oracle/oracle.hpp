@@ -41,7 +41,13 @@ struct Loss {
   std::int64_t target = 0;
   double label_smoothing = 0;
   double z_loss = 0;
+  Row weight{};         // of the classes; empty: 1
+  Row probabilities{};  // what the target says of each class; empty: `target` is the one
 };
+
+// The factor of each class's −log p: what the target says, and what label smoothing spreads over the classes with
+// z > −inf.
+Row labels(const Row& z, const Loss& loss);
 
 double cross_entropy(const Row& z, const Loss& loss);
 Row cross_entropy_backward(const Row& x, const Transform& transform, const Loss& loss,

@@ -32,8 +32,8 @@ Status softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, T
 Status log_softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, Tensor dx,
                             const BackwardOptions& options = {});
 
-// The loss of class indices (i32 or i64, x's shape without the axis); loss is floating, of the
-// targets' shape or, reduced, of one element.
+// The loss of class indices (i32 or i64, x's shape without the axis) or of the classes' probabilities
+// (floating, x's shape); loss is floating, of x's shape without the axis or, reduced, of one element.
 Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, Tensor loss,
                      const CrossEntropyOptions& options = {});
 

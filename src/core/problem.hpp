@@ -112,6 +112,8 @@ struct Problem {
   bool weighs = true;       // topk: values are probabilities, not logits or logarithms
   bool gives_loss = false;  // a backward that writes the loss, too
   bool reduced = false;     // the losses of all rows become one, or their gradient comes from one
+  bool weighted = false;    // cross-entropy: classes have weights, or probabilities as targets
+  int probability_bytes = 0;  // of one of these; 0: targets are indices
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone
   AttentionFacts attention{};
@@ -166,7 +168,7 @@ constexpr double least_bytes(const Problem& p) {
   if (p.op == Op::attention) return attention_bytes(p);
   const Traffic t = traffic(p.op);
   return static_cast<double>(p.rows) * static_cast<double>(p.cols) *
-         (t.reads * static_cast<double>(size_of(p.in)) +
+         (t.reads * static_cast<double>(size_of(p.in)) + p.probability_bytes +
           t.writes * static_cast<double>(size_of(p.out)));
 }
 

@@ -7,6 +7,7 @@
 #include "dispatch/gpu_choose_best.hpp"
 #include "dispatch/gpu_rows.hpp"
 #include "dispatch/gpu_tuning.hpp"
+#include "dispatch/gpu_weighted.hpp"
 #include "dispatch/say.hpp"
 #include "ops/limits.hpp"
 #include "ops/row/layout.hpp"
@@ -132,6 +133,16 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");
     return plan;
   }
+  if (p.weighted) {
+    Plan plan = gpu_rows::weighted(p, m);
+    add_loss_scratch(p, plan);
+    say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::weighted_packs(p),
+        " packs of 16 bytes, whose classes have ",
+        p.probability_bytes > 0 ? "probabilities" : "weights");
+    say(reasons, plan.row_threads, " threads a row, ", plan.threads, " a block, ", plan.blocks,
+        " blocks; ", plan.resident ? "a row is read once" : "what no block can hold is read twice");
+    return plan;
+  }
   // Without regard to the number of rows: as if there were many.
   Problem judged = p;
   if (p.batch_invariant) judged.rows = 1024;
@@ -215,13 +226,14 @@ double planned_bytes(const Problem& p, const Plan& plan, const Machine& m) {
   if (p.op == Op::attention) return attention_plan::planned_bytes(p, plan, m);
   const Traffic t = traffic(p.op);
   const double elements = static_cast<double>(p.rows) * static_cast<double>(p.cols);
+  const double input = static_cast<double>(size_of(p.in)) * t.reads + p.probability_bytes;
   if (m.device() == Device::cuda) {
-    return least_bytes(p) + (plan.resident ? 0.0 : elements * static_cast<double>(size_of(p.in)));
+    const double again = p.weighted ? input : static_cast<double>(size_of(p.in));
+    return least_bytes(p) + (plan.resident ? 0.0 : elements * again);
   }
-  const double read = elements * static_cast<double>(size_of(p.in)) * t.reads;
+  const double read = elements * input;
   // What the finish reads again comes from L2 when a row of the inputs fits there.
-  const double row_bytes = static_cast<double>(ceil_div(p.cols, plan.split)) *
-                           static_cast<double>(size_of(p.in)) * t.reads;
+  const double row_bytes = static_cast<double>(ceil_div(p.cols, plan.split)) * input;
   const bool again = t.writes > 0 && !plan.resident && row_bytes > static_cast<double>(m.l2);
   return read * (again ? 2 : 1) + elements * static_cast<double>(size_of(p.out)) * t.writes;
 }

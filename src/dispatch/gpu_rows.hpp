@@ -205,6 +205,7 @@ inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {
 inline constexpr std::int64_t kMostBlockRows = kMostBlocks / kMostCluster;
 
 constexpr bool fits(const Launch& launch, const Problem& p, const Machine& m) {
+  if (p.weighted) return false;
   const std::int64_t n = packs(p);
   const bool general = is_general(p);
   switch (launch.kernel) {
@@ -338,10 +339,15 @@ inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   return p.mixed_inputs && p.in == DType::f64 ? "y and dy must both be f64, or neither" : "";
 }
 
+inline std::string refuse_grid(const Problem& p, const Machine& m) {
+  if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
+  return p.weighted ? "its classes have neither weights nor probabilities" : "";
+}
+
 // Whether any launch of a kind of kernel takes the problem.
 template <class Plans>
 std::string refuse_unless(const Problem& p, const Machine& m, const Plans& launches) {
-  if (std::string refusal = refuse_no_gpu(p, m); !refusal.empty()) return refusal;
+  if (std::string refusal = refuse_grid(p, m); !refusal.empty()) return refusal;
   for (const Launch& launch : launches) {
     if (fits(launch, p, m)) return {};
   }

@@ -5,7 +5,7 @@
 
 #include "dispatch/attention_launch.hpp"
 #include "dispatch/gpu_choose_best.hpp"
-#include "dispatch/gpu_rows.hpp"
+#include "dispatch/gpu_weighted.hpp"
 #include "ops/attention/geometry.hpp"
 #include "ops/attention/variants.hpp"
 #include "ops/limits.hpp"

@@ -44,6 +44,7 @@ Status check_gpu_memory(const Context& context, const RowArgs& args) {
                                    {output_name(args.op), args.out.data},
                                    {"lse", args.lse.data},
                                    {"target", args.target.data},
+                                   {"weight", args.weight.data},
                                    {"dloss", args.dloss.data},
                                    {"loss", args.loss.data}});
 }
@@ -104,14 +105,22 @@ Status backward(Op op, const Context& context, const ConstTensor& y, const Const
   return run(context, args, options);
 }
 
-std::int64_t counted_rows(const RowArgs& args) {
-  std::int64_t count = 0;
+// What all losses together count: rows that are not ignored, by the weight of their targets; with probabilities, all.
+double counted_rows(const RowArgs& args) {
+  if (args.has_probabilities) return static_cast<double>(args.space.rows);
+  double count = 0;
   for (std::int64_t row = 0; row < args.space.rows; ++row) {
     const auto target =
         read<std::int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0);
-    count += target == args.ignore_index ? 0 : 1;
+    if (target != args.ignore_index) count += weight_of(args.weight, target);
   }
   return count;
+}
+
+// What the mean multiplies the sum with.
+double mean_scale(const RowArgs& args) {
+  const double count = counted_rows(args);
+  return count == 0 ? 0.0 : 1.0 / count;
 }
 
 // Blocks of rows, each summed in row order: one buffer of fixed size, and the same bits whatever
@@ -134,16 +143,10 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
     }
     first += block;
   } while (first < args.space.rows);
-  const std::int64_t count = options.reduction == Reduction::mean ? counted_rows(args) : 1;
+  const double count = options.reduction == Reduction::mean ? counted_rows(args) : 1;
   const Operand& loss = args.loss ? args.loss : args.out;
-  write(loss.data, loss.dtype, 0, count == 0 ? 0.0 : total / static_cast<double>(count));
+  write(loss.data, loss.dtype, 0, count == 0 ? 0.0 : total / count);
   return {};
-}
-
-// Of a mean of losses: what each row's gradient is scaled by.
-double mean_scale(const RowArgs& args) {
-  const std::int64_t count = counted_rows(args);
-  return count == 0 ? 0.0 : 1.0 / static_cast<double>(count);
 }
 
 }  // namespace

@@ -70,6 +70,8 @@ rc::Gen<Case> any_case() {
     c.smoothing = *mostly(0.0, number);
     c.z_loss = *mostly(0.0, number);
     c.ignore = *seldom();
+    c.weights = *seldom();
+    c.probabilities = *seldom();
     c.reduction = *mostly(Reduction::none, rc::gen::element(Reduction::sum, Reduction::mean));
     c.in_place = *seldom();
     c.pad = *mostly<std::int64_t>(0, rc::gen::inRange<std::int64_t>(0, 100));
@@ -129,7 +131,8 @@ TEST(CaseTest, EveryWordOnce) {
   const std::string text =
       "cross_entropy 2x3x4 bf16:f64 axis=1 scale=0.125 temperature=2 softcap=30 "
       "mask=additive+boolean+lengths+causal broadcast window=3,0 lse smoothing=0.1 z_loss=0.0001 "
-      "ignore reduction=mean in_place pad=5 step=2 offset=3 variant=cpu_row isa=NEON threads=2 "
+      "ignore weights probabilities reduction=mean in_place pad=5 step=2 offset=3 variant=cpu_row "
+      "isa=NEON threads=2 "
       "fill=nan seed=18446744073709551615";
   EXPECT_EQ(to_string(parsed(text)), text);
   EXPECT_EQ(to_string(parsed("softmax 4x4 scale=row reduction=sum")),
@@ -311,7 +314,7 @@ TEST(WorkloadTest, EveryOptionOfAGpuHasAPlan) {
   const Status status =
       read_workload(ONEPASS_SOURCE_DIR "/workloads/perf_options.txt", Op::softmax, cases);
   ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(cases.size(), 40U);
+  EXPECT_EQ(cases.size(), 44U);
   for (const Case& c : cases) {
     EXPECT_EQ(name(c.device), "cuda") << to_string(c);
     EXPECT_FALSE(choose(problem_of(c), *find_machine("h200")).variant.empty()) << to_string(c);

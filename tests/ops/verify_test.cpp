@@ -208,6 +208,8 @@ TEST(WorkloadCoverage, EveryOptionForEveryOp) {
       {"smoothing", [](const Case& c) { return c.smoothing > 0; }, is_loss},
       {"z_loss", [](const Case& c) { return c.z_loss > 0; }, is_loss},
       {"ignore", [](const Case& c) { return c.ignore; }, is_loss},
+      {"weights", [](const Case& c) { return c.weights; }, is_loss},
+      {"probabilities", [](const Case& c) { return c.probabilities; }, is_loss},
       {"sum", [](const Case& c) { return c.reduction == Reduction::sum; }, is_loss},
       {"mean", [](const Case& c) { return c.reduction == Reduction::mean; }, is_loss},
   };

@@ -72,6 +72,24 @@ TEST(OracleTest, ByHand) {
   // Smoothing 0.3: 0.7 on the target, 0.1 on each of the three.
   EXPECT_NEAR(cross_entropy(z, {.target = 0, .label_smoothing = 0.3}),
               0.8 * std::log(6.0) + 0.1 * log3 + 0.1 * log2, kClose);
+  EXPECT_NEAR(cross_entropy(z, {.target = 1, .weight = {7, 0.5, 7}}), 0.5 * log3, kClose);
+  EXPECT_NEAR(cross_entropy(z, {.target = 0, .label_smoothing = 0.3, .weight = {2, 0, 5}}),
+              1.6 * std::log(6.0) + 0.5 * log2, kClose);
+  EXPECT_NEAR(cross_entropy(z, {.probabilities = {0.5, 0, 0.25}}),
+              0.5 * std::log(6.0) + 0.25 * log2, kClose);
+  EXPECT_NEAR(
+      cross_entropy(z, {.label_smoothing = 0.3, .weight = {1, 4, 0}, .probabilities = {0, 1, 1}}),
+      0.1 * std::log(6.0) + 3.2 * log3, kClose);
+}
+
+TEST(OracleTest, AHiddenClassCountsWhereItsLabelIsNotZero) {
+  const Row z = {0, -kInf, 0};
+  const double log2 = std::log(2.0);
+  EXPECT_EQ(cross_entropy(z, {.target = 1}), kInf);
+  EXPECT_EQ(cross_entropy(z, {.target = 1, .weight = {1, 0, 1}}), 0);
+  EXPECT_EQ(cross_entropy(z, {.probabilities = {0.5, 0.25, 0.25}}), kInf);
+  EXPECT_NEAR(cross_entropy(z, {.probabilities = {0.5, 0, 0.25}}), 0.75 * log2, kClose);
+  EXPECT_NEAR(cross_entropy(z, {.label_smoothing = 1, .probabilities = {0, 0.5, 0}}), log2, kClose);
 }
 
 TEST(OracleTest, BackwardByHand) {
@@ -302,14 +320,25 @@ TEST(OracleGradientTest, CrossEntropy) {
   const Row x = random_row(6, 5);
   for (const Setting& setting : settings()) {
     const Transform& t = setting.transform;
-    for (const Loss& loss : {Loss{}, Loss{.label_smoothing = 0.2}, Loss{.z_loss = 0.05},
-                             Loss{.label_smoothing = 0.1, .z_loss = 0.3}}) {
+    const Row weight = {1, 0.5, 2, 0, 3, 0.25};
+    const Row probabilities = {0.5, 0.25, 0, 1, 0.125, 0};
+    for (const Loss& loss :
+         {Loss{}, Loss{.label_smoothing = 0.2}, Loss{.z_loss = 0.05},
+          Loss{.label_smoothing = 0.1, .z_loss = 0.3}, Loss{.weight = weight},
+          Loss{.label_smoothing = 0.3, .z_loss = 0.1, .weight = weight},
+          Loss{.probabilities = probabilities},
+          Loss{.label_smoothing = 0.3, .weight = weight, .probabilities = probabilities}}) {
       for (const std::int64_t target : {0, 3, 5}) {
         SCOPED_TRACE(setting.name + ", target " + std::to_string(target) + ", smoothing " +
                      std::to_string(loss.label_smoothing) + ", z-loss " +
                      std::to_string(loss.z_loss));
         Loss each = loss;
         each.target = target;
+        const Row z = logits(x, t);
+        for (std::size_t c = 0; c < each.probabilities.size();
+             ++c) {  // of a hidden class there is no slope
+          if (z[c] == -kInf) each.probabilities[c] = 0;
+        }
         const Scalar f = [&](const Row& at) { return dloss * cross_entropy(logits(at, t), each); };
         expect_near(cross_entropy_backward(x, t, each, dloss), numeric_gradient(f, x),
                     kSlopeTolerance);

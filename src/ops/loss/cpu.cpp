@@ -215,6 +215,7 @@ namespace onepass::ops::loss {
 HWY_EXPORT(LossWorker);
 
 Status cpu_cross_entropy(const RowArgs& args, const Plan& plan) {
+  if (args.weight || args.has_probabilities) return cpu_weighted(args, plan);
   return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(LossWorker));
 }
 

@@ -11,15 +11,18 @@ namespace {
 
 constexpr int kReduceThreads = 1024;
 
-// Rows that are not ignored.
+// Rows that are not ignored, by the weights of their targets. With probabilities, every row.
 __device__ double counted_rows(const RowArgs& args, const BlockFold<Add<double>>& block) {
+  if (args.has_probabilities) return static_cast<double>(args.space.rows);
   double count = 0;
   for (std::int64_t row = threadIdx.x; row < args.space.rows; row += blockDim.x) {
     const void* target = row_data(args.space, args.target, row);
     const std::int64_t index = args.target.dtype == DType::i32
                                    ? *static_cast<const std::int32_t*>(target)
                                    : *static_cast<const std::int64_t*>(target);
-    count += index == args.ignore_index ? 0 : 1;
+    if (index == args.ignore_index) continue;
+    const bool is_class = index >= 0 && index < args.space.cols;
+    count += args.weight && is_class ? weight_of(args.weight, index) : 1;
   }
   return block.all(count);
 }

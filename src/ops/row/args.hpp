@@ -88,7 +88,7 @@ struct RowArgs {
   Operand y, dy;   // the backward ops' inputs
   Operand out;     // y, dx or the per-row result
   Operand lse;     // optional output; input of cross_entropy_backward
-  Operand target;  // cross-entropy: class indices
+  Operand target;  // cross-entropy: class indices, or the classes' probabilities
   Operand dloss;   // its gradient, one a row; absent: 1
   Operand loss;    // of a backward: takes the loss, too, and lse is then an output
   double dloss_scale = 1;
@@ -102,7 +102,17 @@ struct RowArgs {
   const Select* select = nullptr;  // of the ops that choose from a row
   Queue queue;                     // of a GPU op,
   std::byte* workspace = nullptr;  // and plan.scratch_bytes of the GPU's memory
+  Operand weight;                  // cross-entropy: one a class, the same for all rows
+  bool has_probabilities = false;  // cross-entropy: the target has a column for each class
 };
+
+// The weight of one class of a cross-entropy.
+ONEPASS_HD inline double weight_of(const Operand& weight, std::int64_t c) {
+  if (!weight) return 1;
+  const std::int64_t past =
+      c * weight.col_stride * static_cast<std::int64_t>(size_of(weight.dtype));
+  return read_one<double>(static_cast<const std::byte*>(weight.data) + past, weight.dtype);
+}
 
 // The columns of a row that no length, causal or window mask hides: a range, so that what lies
 // outside is not even read.

@@ -72,6 +72,44 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
   return {};
 }
 
+namespace {
+
+Status lay_weight(const TensorRef& weight, std::int64_t classes, Operand& out) {
+  if (!weight.present()) return {};
+  ONEPASS_TRY(check_tensor("weight", weight, false));
+  ONEPASS_TRY(check_floating("weight", weight));
+  if (weight.rank != 1 || weight.shape[0] != classes) {
+    return invalid("weight", "shape ", shape_text(weight), " is not one value for each of ",
+                   classes, " classes");
+  }
+  out = {.data = const_cast<void*>(weight.data),
+         .dtype = weight.dtype,
+         .col_stride = weight.strides[0]};
+  return {};
+}
+
+// Indices, or probabilities of x's shape.
+Status lay_targets(const TensorRef& target, const TensorRef& x, std::int64_t ignore_index,
+                   const Shape& shape, RowArgs& args) {
+  if (!is_floating(target.dtype)) {
+    ONEPASS_TRY(check_integers("target", target));
+    return shape.lay_rows("target", target, Shape::Fit::exact, args.target);
+  }
+  args.has_probabilities = true;
+  if (!shape.lay_full("target", target, Shape::Fit::exact, args.target).ok()) {
+    return invalid("target", "dtype ", name(target.dtype), " and shape ", shape_text(target),
+                   ": probabilities have the shape of x, ", shape_text(x),
+                   ", and class indices are i32 or i64");
+  }
+  if (ignore_index >= 0) {
+    return invalid("ignore_index", ignore_index,
+                   " is a class, and targets that are probabilities have none to ignore");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntropyOptions& options,
                            RowArgs& args) {
   args.op = op;
@@ -83,8 +121,7 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   ONEPASS_TRY(Shape::make(t.x, options.axis, shape));
   ONEPASS_TRY(shape.lay_full("x", t.x, Shape::Fit::exact, args.logits.x));
   ONEPASS_TRY(check_tensor("target", t.target, false));
-  ONEPASS_TRY(check_integers("target", t.target));
-  ONEPASS_TRY(shape.lay_rows("target", t.target, Shape::Fit::exact, args.target));
+  ONEPASS_TRY(lay_targets(t.target, t.x, options.ignore_index, shape, args));
 
   // One value a row, or one where losses are reduced.
   const auto lay_losses = [&](std::string_view name, const TensorRef& given, bool is_output,
@@ -130,12 +167,14 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     return invalid("z_loss", options.z_loss, " is too small or too large for a loss computed in ",
                    name(compute_type(t.x.dtype)));
   }
+  ONEPASS_TRY(lay_weight(options.weight, shape.cols(), args.weight));
   args.ignore_index = options.ignore_index;
   args.label_smoothing = options.label_smoothing;
   args.z_loss = options.z_loss;
 
   NamedList inputs = option_tensors(options);
-  inputs.add({{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}});
+  inputs.add(
+      {{"target", t.target}, {"dloss", t.dloss}, {"lse", t.lse}, {"weight", options.weight}});
   if (forward) {
     inputs.add({{"x", t.x}});
     ONEPASS_TRY(
@@ -168,7 +207,7 @@ Status check_row_values(const RowArgs& args) {
                                            "between 0 and " + std::to_string(cols),
                                            [cols](std::int64_t v) { return v >= 0 && v <= cols; }));
   }
-  if (!args.target) return {};  // before a text for an error is made
+  if (!args.target || args.has_probabilities) return {};  // before a text for an error is made
   return check_values<std::int64_t>("target", args.space, args.target,
                                     "a class below " + std::to_string(cols) + " or ignore_index " +
                                         std::to_string(args.ignore_index),
@@ -207,6 +246,8 @@ Problem describe(const RowArgs& args) {
   p.in_place = args.in_place;
   p.gives_loss = static_cast<bool>(args.loss);
   p.reduced = args.reduction != Reduction::none;
+  p.weighted = args.weight || args.has_probabilities;
+  p.probability_bytes = args.has_probabilities ? static_cast<int>(size_of(args.target.dtype)) : 0;
   return p;
 }
 
