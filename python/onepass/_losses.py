@@ -1,4 +1,4 @@
-"""Cross-entropy of class indices, its gradient, and both with one read of the logits."""
+"""Cross-entropy of class indices or probabilities, its gradient, and both with one read of the logits."""
 
 from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, op
 
@@ -9,6 +9,7 @@ def cross_entropy(
     target: Array,
     axis: int = -1,
     *,
+    weight: Array | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
@@ -28,8 +29,10 @@ def cross_entropy(
 ) -> Results:
     """The loss lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², s being the label smoothing.
 
-    target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do not count.
-    reduction: "mean" over the rows that count (0 where none does), "sum", or "none".
+    target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do not count. Or
+        floating, of x's shape: the classes' probabilities q, and the loss has Σ q·z in place of z[target].
+    weight: floating, one a class: a factor of each class's lse − z. See docs/numerics.md.
+    reduction: "mean" over the rows that count, by the weights of their targets (0 where none does), "sum", or "none".
     return_lse: give (loss, lse); lse saves `cross_entropy_backward` a pass.
 
     {logits}
@@ -50,6 +53,7 @@ def cross_entropy_backward(
     lse: Array | None = None,
     axis: int = -1,
     *,
+    weight: Array | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
@@ -88,6 +92,7 @@ def cross_entropy_with_gradient(
     target: Array,
     axis: int = -1,
     *,
+    weight: Array | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,

@@ -9,18 +9,24 @@ namespace {
 
 // What all three share, in their order.
 struct LossArguments {
-  nb::handle axis, ignore_index, label_smoothing, z_loss, reduction;
+  nb::handle axis, weight, ignore_index, label_smoothing, z_loss, reduction;
   LogitArguments logits;
 
   static LossArguments next(Arguments& given) {
-    return {given.next(), given.next(), given.next(),
-            given.next(), given.next(), LogitArguments::next(given)};
+    return {given.next(),
+            given.next(),
+            given.next(),
+            given.next(),
+            given.next(),
+            given.next(),
+            LogitArguments::next(given)};
   }
 
   CrossEntropyOptions read(Call& call, nb::handle variant, nb::handle batch_invariant) const {
     CrossEntropyOptions options;
     options.axis = axis_of(call.first(), axis);
     logits.read(call, options);
+    options.weight = call.input("weight", weight);
     options.ignore_index = integer("ignore_index", ignore_index);
     options.label_smoothing = number("label_smoothing", label_smoothing);
     options.z_loss = number("z_loss", z_loss);

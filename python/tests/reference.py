@@ -61,17 +61,38 @@ def logsumexp(x, axis=-1, **options):
     return lse_of(logits(x, axis, **options))
 
 
-def cross_entropy(x, target, axis=-1, ignore_index=-100, label_smoothing=0.0, z_loss=0.0, reduction="mean", **options):
+def cross_entropy(
+    x,
+    target,
+    axis=-1,
+    weight=None,
+    ignore_index=-100,
+    label_smoothing=0.0,
+    z_loss=0.0,
+    reduction="mean",
+    **options,
+):
     z = logits(x, axis, **options)
     lse = lse_of(z)
-    counts = target != ignore_index
-    own = np.take_along_axis(z, np.where(counts, target, 0)[..., None], -1)[..., 0]
-    mean = np.where(np.isfinite(z), z, 0).sum(-1) / np.isfinite(z).sum(-1)
-    loss = lse - (1 - label_smoothing) * own - label_smoothing * mean + z_loss * lse**2
-    loss = np.where(counts, loss, 0)
+    w = np.ones(z.shape[-1]) if weight is None else np.asarray(weight, np.float64)
+    if np.asarray(target).dtype.kind == "f":
+        label = np.moveaxis(np.asarray(target, np.float64), axis, -1) * w
+        counts = np.ones(lse.shape)
+    else:
+        kept = target != ignore_index
+        label = np.where(kept[..., None], target[..., None] == np.arange(z.shape[-1]), 0) * w
+        counts = label.sum(-1)
+    live = np.isfinite(z)
+    smooth = w * live / live.sum(-1, keepdims=True)
+    label = (1 - label_smoothing) * label + label_smoothing * smooth
+    with np.errstate(invalid="ignore"):
+        terms = np.where(label == 0, 0, label * (lse[..., None] - z))
+    loss = terms.sum(-1) + z_loss * lse**2
+    if np.asarray(target).dtype.kind != "f":
+        loss = np.where(kept, loss, 0)
     if reduction == "none":
         return loss
-    return loss.sum() / (max(counts.sum(), 1) if reduction == "mean" else 1)
+    return loss.sum() / ((counts.sum() or 1) if reduction == "mean" else 1)
 
 
 def topk(x, k, **options):

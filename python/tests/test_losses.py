@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import reference
-from conftest import TOLERANCE
+from conftest import TOLERANCE, own
 
 import onepass
 
@@ -16,12 +16,26 @@ OPTIONS = {
     "z loss": {"z_loss": 0.1, "reduction": "none"},
     "temperature": {"temperature": 0.7},
     "softcap": {"softcap": 3.0, "scale": 2.0},
+    "weights": {"weight": np.linspace(0, 2, 11)},
+    "weights and all": {"weight": np.linspace(2, 0, 11), "label_smoothing": 0.2, "ignore_index": 3, "z_loss": 0.1},
+    "weights, each": {"weight": np.linspace(0, 2, 11), "label_smoothing": 1.0, "reduction": "none"},
 }
+SMOOTH = {name: options for name, options in OPTIONS.items() if "ignore_index" not in options}
 
 
 @pytest.fixture
 def target(random):
     return random.integers(0, 11, size=6)
+
+
+@pytest.fixture
+def probabilities(random):
+    q = random.uniform(size=(6, 11)) * (random.uniform(size=(6, 11)) < 0.7)
+    return q / q.sum(-1, keepdims=True)
+
+
+def owned(library, options, dtype="float64"):
+    return {name: own(library, value, dtype) for name, value in options.items()}
 
 
 def tolerance(dtype):
@@ -32,7 +46,8 @@ def tolerance(dtype):
 @pytest.mark.parametrize("index", ["int32", "int64"])
 def test_loss(options, index, library, dtype, target, random):
     x = library.array(random.normal(size=(6, 11)), dtype)
-    loss, lse = onepass.cross_entropy(x, library.array(target, index), return_lse=True, **options)
+    mine = owned(library, options, dtype)
+    loss, lse = onepass.cross_entropy(x, library.array(target, index), return_lse=True, **mine)
     assert library.dtype(loss) == dtype
     expected = reference.cross_entropy(library.numpy(x), target, **options)
     np.testing.assert_allclose(library.numpy(loss), expected, **tolerance(dtype))
@@ -52,9 +67,26 @@ def test_dtype_is_of_the_loss(library, target, random):
         np.testing.assert_allclose(library.numpy(own), library.numpy(dx), rtol=2e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("options", SMOOTH.values(), ids=SMOOTH.keys())
+def test_loss_of_probabilities(options, library, dtype, probabilities, random):
+    x, q = (library.array(values, dtype) for values in (random.normal(size=(6, 11)), probabilities))
+    loss = onepass.cross_entropy(x, q, **owned(library, options, dtype))
+    expected = reference.cross_entropy(library.numpy(x), library.numpy(q), **options)
+    np.testing.assert_allclose(library.numpy(loss), expected, **tolerance(dtype))
+
+
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_gradient(options, library, target, random):
+    check_gradient(library, random.normal(size=(6, 11)), target, library.array(target, "int32"), options)
+
+
+@pytest.mark.parametrize("options", SMOOTH.values(), ids=SMOOTH.keys())
+def test_gradient_of_probabilities(options, library, probabilities, random):
     x = random.normal(size=(6, 11))
+    check_gradient(library, x, probabilities, library.array(probabilities, "float64"), options)
+
+
+def check_gradient(library, x, target, classes, options):
     step = 1e-6
     expected = np.zeros_like(x)
     for i in np.ndindex(x.shape):
@@ -63,16 +95,16 @@ def test_gradient(options, library, target, random):
         up, down = (reference.cross_entropy(v, target, **options) for v in (x + nudge, x - nudge))
         expected[i] = (up - down).sum() / (2 * step)
 
-    own = library.array(x, "float64")
-    classes = library.array(target, "int32")
-    loss, dx, lse = onepass.cross_entropy_with_gradient(own, classes, return_lse=True, **options)
+    logits = library.array(x, "float64")
+    options = owned(library, options)
+    loss, dx, lse = onepass.cross_entropy_with_gradient(logits, classes, return_lse=True, **options)
     np.testing.assert_allclose(library.numpy(dx), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
-        library.numpy(loss), library.numpy(onepass.cross_entropy(own, classes, **options)), rtol=1e-6
+        library.numpy(loss), library.numpy(onepass.cross_entropy(logits, classes, **options)), rtol=1e-6
     )
     ones = library.array(np.ones(library.numpy(loss).shape), "float64")
     for given in (lse, None):
-        dx = onepass.cross_entropy_backward(own, classes, ones, given, **options)
+        dx = onepass.cross_entropy_backward(logits, classes, ones, given, **options)
         np.testing.assert_allclose(library.numpy(dx), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -85,6 +117,17 @@ def test_the_gradient_may_take_the_place_of_the_logits(target, random):
     assert loss == again
 
 
+def test_a_hidden_class_counts_where_it_has_a_probability():
+    x, q = np.zeros((2, 3)), np.array([[0.5, 0.5, 0], [0.5, 0, 0.5]])
+    loss = onepass.cross_entropy(x, q, lengths=np.array([2, 2]), reduction="none")
+    np.testing.assert_allclose(loss, [np.log(2), np.inf])
+
+
+def test_explained():
+    plan = onepass.explain(onepass.cross_entropy, np.zeros((2, 3)), np.zeros((2, 3)), weight=np.ones(3))
+    assert plan.least_bytes == 2 * 2 * 3 * 8
+
+
 def test_all_ignored_is_zero():
     assert onepass.cross_entropy(np.ones((2, 3)), np.array([-100, -100])) == 0
 
@@ -93,8 +136,14 @@ def test_what_cannot_be():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(ValueError, match="target: .*3"):
         onepass.cross_entropy(x, np.array([0, 3]))
-    with pytest.raises(ValueError, match="target: dtype f32"):
+    with pytest.raises(ValueError, match="target: dtype f32 and shape .2.: probabilities have the shape of x, .2, 3."):
         onepass.cross_entropy(x, np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="ignore_index: 1 is a class"):
+        onepass.cross_entropy(x, np.zeros((2, 3), np.float32), ignore_index=1)
+    with pytest.raises(ValueError, match="weight: shape .2. is not one value for each of 3 classes"):
+        onepass.cross_entropy(x, np.zeros(2, np.int64), weight=np.ones(2))
+    with pytest.raises(ValueError, match="weight: dtype i64"):
+        onepass.cross_entropy(x, np.zeros(2, np.int64), weight=np.ones(3, np.int64))
     with pytest.raises(ValueError, match="target"):
         onepass.cross_entropy(x, np.zeros(3, np.int64))
     with pytest.raises(ValueError, match="reduction: 'average' is not one of none, sum, mean"):

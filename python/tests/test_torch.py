@@ -76,6 +76,43 @@ def test_gradient_of_cross_entropy(reduction, options, x, target):
     assert torch.autograd.gradcheck(loss, (x,))
 
 
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighs", [False, True])
+@pytest.mark.parametrize("kind", ["indices", "probabilities"])
+def test_cross_entropy_as_torch_does(kind, weighs, smoothing, reduction, device):
+    """With class weights and probabilities; the classes are the second dimension of three, of four and the only one."""
+    torch.manual_seed(5)
+    for shape in ((4, 7), (3, 5, 2, 4), (6,)):
+        x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+        dim = min(1, len(shape) - 1)
+        rows = shape[:dim] + shape[dim + 1 :]
+        target = torch.randint(0, shape[dim], rows, device=device)
+        if kind == "indices" and rows:
+            target.view(-1)[1] = -100
+        if kind == "probabilities":
+            target = torch.randn(shape, dtype=torch.float64, device=device).softmax(dim)
+        options = {"reduction": reduction, "label_smoothing": smoothing}
+        if weighs:
+            options["weight"] = torch.rand(shape[dim], dtype=torch.float64, device=device)
+        ours, theirs = (f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+        torch.testing.assert_close(ours, theirs)
+        upstream = torch.randn_like(ours)
+        torch.testing.assert_close(*(torch.autograd.grad(loss, x, upstream)[0] for loss in (ours, theirs)))
+
+
+def test_gradient_of_weights_and_probabilities(device, x):
+    weight = torch.linspace(0, 2, 6, dtype=x.dtype, device=device)
+    options = {"weight": weight, "label_smoothing": 0.1, "z_loss": 0.1, "softcap": 3.0}
+    for target in (torch.arange(5, device=device), torch.rand(5, 6, dtype=x.dtype, device=device)):
+        assert torch.autograd.gradcheck(lambda x: onepass.torch.cross_entropy(x, target, **options), (x,))  # noqa: B023
+    for name in ("target", "weight"):
+        given = {"target": torch.zeros_like(x), "weight": weight}
+        given[name] = given[name].detach().requires_grad_()
+        with pytest.raises(NotImplementedError, match=f"{name}: requires grad"):
+            onepass.torch.cross_entropy(x, **given)
+
+
 def test_as_torch_does(device, x, target):
     torch.testing.assert_close(onepass.torch.softmax(x, 0), F.softmax(x, 0))
     torch.testing.assert_close(onepass.torch.log_softmax(x, 1), F.log_softmax(x, 1))
@@ -183,7 +220,8 @@ def operators(device, x, target):
     ops = torch.ops.onepass
     other = Logits.pack(2.0, torch.full((5,), 0.7, device=device), 3.0, x.detach() > -1, None, True, (2, -1))
     y, dy = x.detach().softmax(-1), torch.randn_like(x)
-    loss = (-100, 0.1, 0.0, "mean", None, False)
+    loss = (None, -100, 0.1, 0.0, "mean", None, False)
+    weighted = (torch.linspace(0, 2, 6, device=device), *loss[1:])
     lse = x.detach().logsumexp(-1)
     one = torch.ones((), dtype=x.dtype, device=device)
     plain = x.detach()
@@ -206,6 +244,12 @@ def operators(device, x, target):
         "cross_entropy_backward": (
             ops.cross_entropy_backward,
             (plain, target, one, lse, -1, *PLAIN, *loss),
+        ),
+        "cross_entropy, weights": (ops.cross_entropy, (x, target, -1, *PLAIN, *weighted)),
+        "cross_entropy, probabilities": (ops.cross_entropy, (x, y, -1, *PLAIN, *weighted)),
+        "cross_entropy_backward, probabilities": (
+            ops.cross_entropy_backward,
+            (plain, y, one, lse, -1, *PLAIN, *weighted),
         ),
         "softmax_topk": (
             ops.softmax_topk,
@@ -251,12 +295,15 @@ def test_who_watches_sees_operators(device, x):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic, device):
+    weight = torch.linspace(0, 2, 10, device=device)
+
     def step(x, target):
         y = onepass.torch.softmax(x * 2, temperature=0.7, causal=True)
         values, indices = onepass.torch.topk(y.detach(), 2)
         token = onepass.torch.sample(x.detach(), top_k=5, seed=target)
         weights, _ = onepass.torch.gate(x.detach(), 2)
         loss = onepass.torch.cross_entropy(x, target) + onepass.torch.logsumexp(x).mean()
+        loss = loss + onepass.torch.cross_entropy(x, x.detach().softmax(-1), weight=weight)
         return loss + y.sum() + values.sum() + weights.sum(), indices, token
 
     compiled = torch.compile(step, fullgraph=True, dynamic=dynamic)
@@ -310,4 +357,8 @@ def test_modules(device, x, target):
     loss = onepass.torch.nn.CrossEntropyLoss(label_smoothing=0.1, ignore_index=5)
     expected = F.cross_entropy(x, target.clamp(min=0), label_smoothing=0.1, ignore_index=5)
     torch.testing.assert_close(loss(x, target.clamp(min=0)), expected)
+    weighted = onepass.torch.nn.CrossEntropyLoss(torch.ones(6), ignore_index=5).to(x.dtype)
+    assert weighted.weight.dtype == x.dtype and "weight" in weighted.state_dict()
+    expected = F.cross_entropy(x, target.clamp(min=0), ignore_index=5)
+    torch.testing.assert_close(weighted(x, target.clamp(min=0)), expected)
     assert torch.compile(softmax, fullgraph=True)(x).shape == x.shape

@@ -62,6 +62,7 @@ def cross_entropy(
     target: Tensor,
     dim: int | None = None,
     *,
+    weight: Tensor | None = None,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
@@ -77,8 +78,10 @@ def cross_entropy(
     dtype: torch.dtype | None = None,
     batch_invariant: bool = False,
 ) -> Any:
-    """The loss of class indices, with a gradient in x that reads x once.
+    """The loss of class indices or probabilities, with a gradient in x that reads x once.
 
+    target: integers, x's shape without `dim`, or probabilities, floating and of x's shape.
+    weight: floating, one a class, as in torch.nn.functional.cross_entropy.
     dim: the classes'; None: the second, or the only one, as in torch.nn.functional.cross_entropy.
     return_lse: give (loss, lse); the lse has no gradient (`z_loss` is a way to have one).
 
@@ -94,7 +97,7 @@ def cross_entropy(
         dim = min(1, x.dim() - 1)
     logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
     loss, lse = _losses.cross_entropy(
-        x, target, dim, *logits, ignore_index, label_smoothing, z_loss, reduction, dtype, batch_invariant
+        x, target, dim, *logits, weight, ignore_index, label_smoothing, z_loss, reduction, dtype, batch_invariant
     )
     return (loss, lse) if return_lse else loss
 

@@ -6,17 +6,25 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, SECOND, Logits, differentiable, operator, undifferentiable
+from onepass.torch._schema import (
+    LOGITS,
+    SECOND,
+    Logits,
+    check_constant,
+    differentiable,
+    operator,
+    undifferentiable,
+)
 
 _COUNT = len(Logits._fields)
 _TAIL = (
-    f"{LOGITS}, SymInt ignore_index, float label_smoothing, float z_loss, str reduction, "
+    f"{LOGITS}, Tensor? weight, SymInt ignore_index, float label_smoothing, float z_loss, str reduction, "
     "ScalarType? dtype, bool batch_invariant"
 )
 
 
 def _options(rest: tuple[Any, ...]) -> dict[str, Any]:
-    names = ("ignore_index", "label_smoothing", "z_loss", "reduction", "dtype", "batch_invariant")
+    names = ("weight", "ignore_index", "label_smoothing", "z_loss", "reduction", "dtype", "batch_invariant")
     return Logits(*rest[:_COUNT]).options() | dict(zip(names, rest[_COUNT:]))
 
 
@@ -50,21 +58,22 @@ def _cross_entropy_backward(
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, target, dim, *rest = inputs
-    logits = Logits(*rest[:_COUNT])
+    logits, weight = Logits(*rest[:_COUNT]), rest[_COUNT]
     logits.check_constant()
+    check_constant(target=target, weight=weight)
     lse = output[1]
     ctx.mark_non_differentiable(lse)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, target, lse, *logits.tensors())
-    ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_COUNT:]
+    ctx.save_for_backward(x, target, lse, weight, *logits.tensors())
+    ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_COUNT + 1 :]
 
 
 def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> Tensor | None:
     if dloss is None:
         return None
-    x, target, lse, *tensors = ctx.saved_tensors
+    x, target, lse, weight, *tensors = ctx.saved_tensors
     logits = ctx.logits.with_tensors(tensors)
-    return cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, *ctx.rest)
+    return cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, weight, *ctx.rest)
 
 
 cross_entropy = differentiable(_cross_entropy, _remember, _gradient)

@@ -83,13 +83,17 @@ class Logits(NamedTuple):
         return self._replace(**none) if none else self
 
     def check_constant(self) -> None:
-        """None of them has a gradient; one that is asked for must not be left out in silence."""
-        for name, value in zip(_TENSORS, self.tensors()):
-            if value is not None and value.requires_grad:
-                raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+        check_constant(**dict(zip(_TENSORS, self.tensors())))
 
 
 _TENSORS = ("scale_rows", "temperature_rows", "boolean", "additive", "lengths")
+
+
+def check_constant(**tensors: Tensor | None) -> None:
+    """None of them has a gradient; one that is asked for must not be left out in silence."""
+    for name, value in tensors.items():
+        if value is not None and value.requires_grad:
+            raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
 
 
 def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:

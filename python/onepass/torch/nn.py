@@ -34,12 +34,17 @@ class Softmax(_WithOptions):
 
 
 class CrossEntropyLoss(_WithOptions):
-    """`onepass.torch.cross_entropy` with its options; classes are the second dimension, as in torch.nn.
+    """`onepass.torch.cross_entropy` with class weights and its options; classes are the second dimension, as in torch.
 
     Example:
         >>> onepass.torch.nn.CrossEntropyLoss(label_smoothing=0.1)
         CrossEntropyLoss(label_smoothing=0.1)
     """
 
+    def __init__(self, weight: Tensor | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.weight: Tensor | None
+        self.register_buffer("weight", weight)  # goes where the module goes
+
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
-        return cross_entropy(x, target, **self.options)
+        return cross_entropy(x, target, weight=self.weight, **self.options)
