@@ -82,6 +82,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_row_ops.txt
 	$(gpu_verify) workloads/test_gpu_fills.txt --fills
 	$(gpu_verify) workloads/test_topk.txt
+	$(gpu_verify) workloads/test_topk_f64.txt
 	$(gpu_verify) workloads/test_topk_fills.txt --fills
 	$(gpu_verify) workloads/test_gpu_gate.txt
 	$(gpu_verify) workloads/test_gpu_choose.txt

@@ -18,7 +18,8 @@ Status Call::make_chosen(Random& random) {
   const bool samples = case_.op == Op::sample;
   make(true, out_, samples ? case_.index : case_.out, samples ? row_shape : chosen_shape);
   make(!samples, indices_, case_.index, chosen_shape);
-  make(samples || case_.target, logprob_, DType::f32, row_shape);
+  make(samples || case_.target, logprob_, case_.in == DType::f64 ? DType::f64 : DType::f32,
+       row_shape);
   make(case_.target, rank_, DType::i64, row_shape);
   make(samples, valid_, DType::u8, row_shape);
   make(samples, seeds_, DType::i64, row_shape);

@@ -3,7 +3,8 @@
 // They see the same logits z as softmax does (onepass/options.hpp) and never write the row out. Of equal
 // elements the one with the lower index comes first, always; what is chosen does not depend on how a row was cut
 // or what other rows there are (docs/numerics.md). A row with a NaN answers with NaN, index −1 and valid 0, and
-// touches no other. On a GPU, a row whose own option or target cannot be is answered in the same way.
+// touches no other. On a GPU, a row whose own option or target cannot be is answered in the same way; sample takes no f64
+// there.
 #pragma once
 
 #include "onepass/context.hpp"

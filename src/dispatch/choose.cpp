@@ -121,13 +121,17 @@ Plan choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     return {};
   }
   if (chooses(p.op)) {
-    const std::string refusal =
-        p.op == Op::gate ? gpu_choose::refuse_gate(p, m) : gpu_choose::refuse_any_k(p, m);
+    const bool wide = p.in == DType::f64 && p.op != Op::sample;
+    const std::string refusal = wide               ? gpu_choose::refuse_wide(p, m)
+                                : p.op == Op::gate ? gpu_choose::refuse_gate(p, m)
+                                                   : gpu_choose::refuse_any_k(p, m);
     if (!refusal.empty()) {
       say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
       return {};
     }
-    const Plan plan = p.op == Op::gate ? gpu_choose::warp(p, m) : gpu_choose::best(p, m);
+    const Plan plan = wide               ? gpu_choose::wide(p, m)
+                      : p.op == Op::gate ? gpu_choose::warp(p, m)
+                                         : gpu_choose::best(p, m);
     say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
         " processors");
     say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");

@@ -227,6 +227,19 @@ inline Plan sort(const Problem& p, const Machine&) {
   return plan;
 }
 
+// ---- float64: a block a row, digit by digit (18_wide.cu) ------------------------------------------------------
+
+inline constexpr int kWideDigits = 256;
+inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index
+inline Plan wide(const Problem& p, const Machine& m) {
+  Plan plan{.variant = "gpu_wide", .threads = kMostThreads, .general = true};
+  const std::int64_t row_bytes = std::int64_t{sorted_keys(p.k)} * kEntryBytes;
+  const std::int64_t most = std::clamp<std::int64_t>(p.rows, 1, 2 * m.gpu.processors);
+  plan.blocks = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1, most);
+  plan.scratch_bytes = static_cast<std::size_t>(plan.blocks * row_bytes);
+  return plan;
+}
+
 // Keys of a part's segment on the grid, as the workspace has them.
 inline int segment_room(const Plan& plan) {
   const std::int64_t rows = plan.blocks / plan.split;

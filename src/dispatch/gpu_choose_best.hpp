@@ -25,6 +25,13 @@ inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   return {};
 }
 
+inline std::string refuse_wide(const Problem& p, const Machine& m) {
+  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (p.in != DType::f64) return "it takes f64";
+  if (p.cols > kMostCols) return "it takes at most " + std::to_string(kMostCols) + " columns";
+  return p.k > kMostSorted ? "it chooses at most " + std::to_string(kMostSorted) : "";
+}
+
 inline std::string refuse(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
   if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);

@@ -67,6 +67,9 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   problem.wants_lse = args.lse || args.target;
   problem.weighs =
       select.values == TopkValues::probability || select.values == TopkValues::renormalized;
+  if (on_gpu && args.op == Op::sample && problem.in == DType::f64) {
+    return {Code::unsupported, "x: f64: on a GPU sample takes f32, f16 and bf16"};
+  }
   Plan plan;
   if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
       !status.ok() || context.explanation() != nullptr) {

@@ -320,12 +320,35 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
     EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
   }
   Reasons reasons;
-  p.in = DType::f64;
+  p = {.op = Op::sample, .rows = 5, .cols = 2000, .k = 8, .in = DType::f64};
   EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
   EXPECT_NE(reasons.back().find("f32, f16 and bf16"), std::string::npos);
   p = {.op = Op::gate, .rows = 5, .cols = 2000, .k = 8};
   EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
   EXPECT_NE(reasons.back().find("1024 experts"), std::string::npos);
+}
+
+TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
+  for (const std::int64_t rows : {1, 7, 100000}) {
+    for (const std::int64_t cols : {1, 300, 128256}) {
+      for (const std::int64_t k : {std::int64_t{1}, ceil_div(cols, 2), cols}) {
+        Problem p = topk(rows, cols, k, DType::f64);
+        for (const Op op : {Op::topk, Op::gate}) {
+          p.op = op;
+          const Plan plan = choose(p, without_clusters());
+          EXPECT_EQ(plan.variant, "gpu_wide");
+          EXPECT_GE(plan.blocks, 1);
+          EXPECT_LE(plan.blocks, rows);
+          EXPECT_GE(plan.scratch_bytes,
+                    static_cast<std::size_t>(plan.blocks * k * gpu_choose::kEntryBytes));
+          EXPECT_LE(plan.scratch_bytes, std::size_t{256} << 20);
+        }
+      }
+    }
+  }
+  Plan plan;
+  EXPECT_NE(plan_variant("gpu_wide", topk(4, 9000, 9), h200(), plan).message().find("takes f64"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -26,5 +26,6 @@ Status gpu_warp(const RowArgs& args, const Plan& plan);
 Status gpu_stream(const RowArgs& args, const Plan& plan);
 Status gpu_sort(const RowArgs& args, const Plan& plan);
 Status gpu_gate(const RowArgs& args, const Plan& plan);
+Status gpu_wide(const RowArgs& args, const Plan& plan);
 
 }  // namespace onepass::ops::topk
