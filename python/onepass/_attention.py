@@ -22,6 +22,7 @@ def attention(
     pages: Array | None = None,
     check_pages: bool = False,
     split: int = 0,
+    dropout_p: float = 0.0,
     layout: str = "bhsd",
     dtype: DTypeLike = None,
     return_lse: bool = False,
@@ -37,6 +38,7 @@ def attention(
     variant: the name of a variant to force; "": the dispatcher chooses (see `explain`).
     return_lse: the lse is float32, batch × heads × queries (heads × tokens with q_offsets) in either layout.
     split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
+    dropout_p: 0. There is no dropout; another probability is an error.
     batch_invariant: a query's bits do not depend on the batch.
 
     Example:

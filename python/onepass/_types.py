@@ -81,7 +81,32 @@ def documented(function: F) -> F:
     return function
 
 
+# What PyTorch's functions take under another name, or not at all; a call that has it is told so.
+_QKV = {"query": "is `q` here", "key": "is `k` here", "value": "is `v` here"}
+_NOT_HERE = {
+    "attention": _QKV
+    | {
+        "attn_mask": "is `mask` here",
+        "is_causal": "is `causal` here, and aligns the diagonal to the bottom right, not to the top left",
+        "enable_gqa": "is not needed: heads are grouped wherever k has fewer than q",
+    },
+    "cross_entropy": {
+        "input": "is `x` here",
+        "size_average": "is `reduction` here",
+        "reduce": "is `reduction` here",
+    },
+}
+
+
+def refuse_foreign(function: str, given: dict[str, Any]) -> None:
+    """An error for arguments that a function of onepass.torch does not have."""
+    for name in given:
+        why = _NOT_HERE.get(function, {}).get(name)
+        raise TypeError(f"{name}: {why}" if why else f"{function}() got an unexpected keyword argument '{name}'")
+
+
 def op(function: F) -> F:
     """The op of the extension that has this name and takes these parameters."""
+    function.__dict__["not_here"] = _NOT_HERE.get(function.__name__, {})
     made: Any = functools.update_wrapper(_native.function(function), documented(function))
     return made

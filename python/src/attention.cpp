@@ -2,6 +2,7 @@
 
 #include "onepass/attention.hpp"
 
+#include <string>
 #include <utility>
 
 #include "arguments.hpp"
@@ -35,13 +36,13 @@ class Layout {
 struct KeyArguments {
   nb::handle scale, softcap;
   MaskArguments mask;
-  nb::handle alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split;
+  nb::handle alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split, dropout;
 
   static KeyArguments next(Arguments& given) {
     return {given.next(), given.next(), MaskArguments::next(given),
             given.next(), given.next(), given.next(),
             given.next(), given.next(), given.next(),
-            given.next()};
+            given.next(), given.next()};
   }
 
   AttentionOptions read(Call& call) const {
@@ -56,6 +57,10 @@ struct KeyArguments {
     options.pages = call.input("pages", pages);
     options.check_pages = flag("check_pages", check_pages);
     options.split = integer("split", split);
+    if (number("dropout_p", dropout) != 0) {
+      raise(PyExc_NotImplementedError, "dropout_p: " + std::string(nb::str(dropout).c_str()) +
+                                           " is not 0: attention has no dropout");
+    }
     return options;
   }
 };

@@ -63,10 +63,25 @@ bool bind(const Function& f, PyObject* const* given, std::size_t unnamed, PyObje
   return std::all_of(values, values + f.required, [](nb::handle v) { return v.is_valid(); });
 }
 
+// Tells of the first name that is another library's, if there is one.
+bool tell_foreign(const Function& f, PyObject* names) {
+  if (names == nullptr) return false;
+  const nb::object not_here = nb::getattr(nb::handle(f.python), "not_here", nb::none());
+  if (!nb::isinstance<nb::dict>(not_here)) return false;
+  for (const nb::handle name : nb::borrow<nb::tuple>(names)) {
+    const nb::object why = not_here.attr("get")(name);
+    if (why.is_none()) continue;
+    PyErr_Format(PyExc_TypeError, "%U: %U", name.ptr(), why.ptr());
+    return true;
+  }
+  return false;
+}
+
 PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObject* names) {
   const Function& f = as_function(self);
   nb::handle values[kMost];
   if (!bind(f, given, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names, values)) {
+    if (tell_foreign(f, names)) return nullptr;
     // Python says what is wrong with them.
     const nb::object nothing = nb::steal(PyObject_Vectorcall(f.python, given, flags, names));
     if (nothing.is_valid()) PyErr_SetString(PyExc_SystemError, "arguments that do not fit, and do");

@@ -227,6 +227,26 @@ def test_merge_of_what_does_not_fit():
         onepass.merge_attention(o, None, o, lse)
 
 
+def test_what_scaled_dot_product_attention_has_and_attention_has_not():
+    q = np.zeros((1, 1, 4, 8), np.float32)
+    with pytest.raises(NotImplementedError, match="dropout_p: 0.25 is not 0: attention has no dropout"):
+        onepass.attention(q, q, q, dropout_p=0.25)
+    with pytest.raises(TypeError, match="dropout_p: 'str' is not a number"):
+        onepass.attention(q, q, q, dropout_p="none")
+    assert onepass.attention(q, q, q, dropout_p=0.0).shape == q.shape
+    for name, why in {
+        "attn_mask": "is `mask` here",
+        "is_causal": "is `causal` here, and aligns the diagonal to the bottom right",
+        "enable_gqa": "is not needed",
+    }.items():
+        with pytest.raises(TypeError, match=f"^{name}: {why}"):
+            onepass.attention(q, q, q, **{name: True})
+    with pytest.raises(TypeError, match="query: is `q` here"):
+        onepass.attention(query=q, key=q, value=q)
+    with pytest.raises(TypeError, match=r"attention\(\) got an unexpected keyword argument 'maks'"):
+        onepass.attention(q, q, q, maks=None)
+
+
 def test_out_must_not_be_an_input():
     q = np.zeros((1, 1, 4, 8), np.float32)
     with pytest.raises(ValueError, match="overlaps"):

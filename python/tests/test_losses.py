@@ -148,3 +148,8 @@ def test_what_cannot_be():
         onepass.cross_entropy(x, np.zeros(3, np.int64))
     with pytest.raises(ValueError, match="reduction: 'average' is not one of none, sum, mean"):
         onepass.cross_entropy(x, np.zeros(2, np.int64), reduction="average")
+    for name in ("size_average", "reduce"):
+        with pytest.raises(TypeError, match=f"{name}: is `reduction` here"):
+            onepass.cross_entropy(x, np.zeros(2, np.int64), **{name: True})
+    with pytest.raises(TypeError, match="input: is `x` here"):
+        onepass.cross_entropy(input=x, target=np.zeros(2, np.int64))

@@ -351,6 +351,23 @@ def test_a_seed_is_64_bits(device):
             onepass.torch.sample(x, **{name: 2**64})
 
 
+def test_what_torch_nn_functional_has_under_another_name(device, x, target):
+    with pytest.raises(TypeError, match="size_average: is `reduction` here"):
+        onepass.torch.cross_entropy(x, target, size_average=True)
+    with pytest.raises(TypeError, match="dim: a tensor is none; class weights are `weight`"):
+        onepass.torch.cross_entropy(x, target, torch.ones(6, device=device))
+    with pytest.raises(TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument 'wieght'"):
+        onepass.torch.cross_entropy(x, target, wieght=None)
+    q = torch.zeros(1, 1, 4, 8, device=device)
+    for watched in (False, True):  # the short way, and the operator's
+        with Watch() if watched else torch.no_grad():
+            with pytest.raises(NotImplementedError, match="dropout_p: 0.25 is not 0"):
+                onepass.torch.attention(q, q, q, dropout_p=0.25)
+            with pytest.raises(TypeError, match="is_causal: is `causal` here"):
+                onepass.torch.attention(q, q, q, is_causal=True)
+            assert onepass.torch.attention(q, q, q, dropout_p=0.0).shape == q.shape
+
+
 def test_modules(device, x, target):
     softmax = onepass.torch.nn.Softmax(dim=0, temperature=0.5)
     torch.testing.assert_close(softmax(x), F.softmax(2 * x, 0))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass._types import documented
+from onepass._types import documented, refuse_foreign
 from onepass.torch import _attention, _choices, _losses, _rows
 from onepass.torch._schema import Logits, number_or_rows, pack_mask, signed, straight
 
@@ -77,6 +77,7 @@ def cross_entropy(
     window: _Window = None,
     dtype: torch.dtype | None = None,
     batch_invariant: bool = False,
+    **foreign: Any,
 ) -> Any:
     """The loss of class indices or probabilities, with a gradient in x that reads x once.
 
@@ -93,6 +94,10 @@ def cross_entropy(
         >>> round(onepass.torch.cross_entropy(torch.zeros(2, 4), torch.tensor([1, 2])).item(), 4)
         1.3863
     """
+    if foreign:
+        refuse_foreign("cross_entropy", foreign)
+    if isinstance(dim, Tensor):
+        raise TypeError("dim: a tensor is none; class weights are `weight`, by its name")
     if dim is None:
         dim = min(1, x.dim() - 1)
     logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
@@ -222,15 +227,18 @@ def attention(
     pages: Tensor | None = None,
     check_pages: bool = False,
     split: int = 0,
+    dropout_p: float = 0.0,
     layout: str = "bhsd",
     dtype: torch.dtype | None = None,
     return_lse: bool = False,
     batch_invariant: bool = False,
+    **foreign: Any,
 ) -> Any:
     """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require grad are an error.
 
     {attention}
     split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
+    dropout_p: 0. There is no dropout; another probability is an error.
     dtype: of o; None: q's.
     batch_invariant: a query's bits do not depend on the batch.
 
@@ -239,6 +247,10 @@ def attention(
         >>> onepass.torch.attention(q, k, k)[0, 0, 0, 0].item()
         1.0
     """
+    if foreign:
+        refuse_foreign("attention", foreign)
+    if dropout_p != 0:
+        raise NotImplementedError(f"dropout_p: {dropout_p} is not 0: attention has no dropout")
     hidden = pack_mask(mask, lengths, causal, window)
     keys = (alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split)
     o, lse = _attention.attention(q, k, v, scale, softcap, *hidden, *keys, layout, dtype, batch_invariant)
