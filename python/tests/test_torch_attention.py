@@ -196,6 +196,8 @@ def test_models_say_what_cannot_be(device):
     q, k, v = inputs(device)
     with pytest.raises(NotImplementedError, match="dropout: 0.1"):
         ours.forward(mine, q, k, v, None, dropout=0.1)
+    with pytest.raises(NotImplementedError, match="output_attentions: True"), torch.no_grad():
+        mine(**prompt(device, False), output_attentions=True)
 
 
 def test_layers_of_other_sorts(device):

@@ -38,11 +38,17 @@ def forward(
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
+    output_attentions: bool | None = False,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What a layer calls: batch × heads × tokens × dim in, batch × tokens × heads × dim out, and no weights."""
     if dropout:
         raise NotImplementedError(f"dropout: {dropout}, and onepass has none: it is for inference, see model.eval()")
+    if output_attentions:
+        raise NotImplementedError(
+            f"output_attentions: {output_attentions}, and onepass never has the weights in memory: "
+            'ask a model with attn_implementation="eager"'
+        )
     queries = query.shape[2]
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
