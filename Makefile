@@ -16,7 +16,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
   gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install deb format check \
-  build-report readme walk clean
+  build-report readme suites walk clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -154,6 +154,9 @@ check: setup-lint build/release/build.ninja ## clang-format and clang-tidy, chan
 
 readme: ## write the README's tables from results/
 	scripts/readme.py --write
+
+suites: ## write the tables of docs/peers-suites.md from the cases of python/tests/suites (after make python-test)
+	cd python/tests && ../../build/python/venv/bin/python -m suites
 
 walk: ## write the tables of docs/walk from results/
 	scripts/walk.py --write

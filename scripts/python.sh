@@ -35,12 +35,15 @@ fi
 
 install_build_packages() { install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2'; }
 install_test_packages() { install "$venv" -r python/tests/requirements.txt; }
+install_suites() { install "$venv" -r python/tests/requirements-suites.txt; }
 has_torch() { compgen -G "$venv/lib/*/site-packages/torch" >/dev/null; }
 has_room_for_torch() { has_torch || (($(free_mb) >= 12000)); }
 install_torch() { install "$venv" -r python/tests/requirements-torch.txt; }
 
 if [[ "$task" == fetch ]]; then
-  install_build_packages && install_test_packages && [[ "${TORCH:-1}" != 0 ]] && has_room_for_torch && install_torch || true
+  install_build_packages && install_test_packages || exit 0
+  install_suites || true
+  [[ "${TORCH:-1}" == 0 ]] || ! has_room_for_torch || install_torch || true
   exit 0
 fi
 
@@ -59,6 +62,7 @@ CMAKE_BUILD_PARALLEL_LEVEL="${JOBS:-2}" install "$venv" --no-build-isolation --n
 
 install_test_packages ||
   give_up "the packages of the tests cannot be had: a network is needed the first time"
+install_suites || echo "python: ONNX's tests are skipped: its package cannot be had, a network is needed the first time"
 if [[ "${TORCH:-1}" == 0 ]]; then
   echo "python: PyTorch's tests are skipped, as TORCH=0 says"
 elif ! has_room_for_torch; then
