@@ -14,7 +14,7 @@ class Refusal:
     """Why a case cannot be as the suite has it, and the error that says so."""
 
     why: str
-    error: type[Exception]
+    error: type[Exception] | tuple[type[Exception], ...]
     says: str  # what the message has to contain: the argument's name, as a rule
 
     def check(self, call: Callable[[], Any]) -> None:
