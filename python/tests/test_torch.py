@@ -293,6 +293,17 @@ def test_who_watches_sees_operators(device, x):
     assert onepass.torch.softmax(plain.to("meta")).is_meta
 
 
+def test_what_has_no_memory_meets_what_has(device, x, target):
+    """PyTorch takes the way of the tensor without, whose results nobody writes."""
+    plain = x.detach()
+    with pytest.raises(ValueError, match=f"target: is on meta, x on {device}"):
+        onepass.torch.cross_entropy(plain, target.to("meta"))
+    with pytest.raises(ValueError, match=f"lengths: is on meta, x on {device}"):
+        onepass.torch.softmax(plain, lengths=target.to("meta"))
+    with pytest.raises(ValueError, match=f"lengths: is on {device}.*, x on meta"):
+        onepass.torch.topk(plain.to("meta"), 2, lengths=target)
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic, device):
     weight = torch.linspace(0, 2, 10, device=device)

@@ -122,8 +122,8 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
 
     def register(function: Callable[..., Any]) -> Any:
         torch.library.impl(f"onepass::{name}", ("cpu", "cuda"), function)
-        torch.library.register_fake(f"onepass::{name}", fake)
         op = getattr(torch.ops.onepass, name).default
+        torch.library.register_fake(f"onepass::{name}", _on_one_device(op, fake))
         _KERNELS[op] = function
         return op
 
@@ -131,6 +131,22 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
 
 
 _KERNELS: dict[Any, Callable[..., Any]] = {}
+
+
+def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
+    """`fake` for tensors of one device. Of two the kernel refuses them; but where one of them is on the meta device,
+    the kernel is never called, and a result that is not would have nothing in it."""
+    names = [argument.name for argument in op._schema.arguments]
+
+    def checked(*inputs: Any) -> Any:
+        tensors = [(name, value.device) for name, value in zip(names, inputs) if isinstance(value, Tensor)]
+        first, device = tensors[0]
+        for name, other in tensors:
+            if other != device:
+                raise ValueError(f"{name}: is on {other}, {first} on {device}")
+        return fake(*inputs)
+
+    return checked
 
 
 def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
