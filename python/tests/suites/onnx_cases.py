@@ -50,15 +50,14 @@ def _cross_entropy(node: Node) -> Case:
     options: dict[str, Any] = {"reduction": node.attributes.get("reduction", b"mean").decode()}
     if "ignore_index" in node.attributes:
         options["ignore_index"] = node.attributes["ignore_index"]
+    if "weights" in node.inputs:
+        options["weight"] = node.inputs["weights"]
 
     def straight() -> Any:
         loss = onepass.cross_entropy(x, target, 1, **options)
         return (loss, onepass.log_softmax(x, 1)) if "log_prob" in node.outputs else loss
 
-    if "weights" not in node.inputs:
-        return node.case(straight)
-    options["weight"] = node.inputs["weights"]
-    return node.case(straight, refusal=Refusal("class weights", TypeError, "weight"))
+    return node.case(straight)
 
 
 def _topk(node: Node) -> Case:

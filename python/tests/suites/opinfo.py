@@ -108,12 +108,7 @@ def _masked_logsumexp(x: Tensor, dim: Any = None, keepdim: bool = False, mask: T
 
 
 def _cross_entropy(x: Tensor, target: Tensor, **options: Any) -> Mapped:
-    straight = functools.partial(onepass.torch.cross_entropy, target=target, **options)
-    if "weight" in options:
-        return Mapped(straight, Refusal("class weights", TypeError, "weight"))
-    if target.is_floating_point():
-        return Mapped(straight, Refusal("probabilities of classes", ValueError, "target"))
-    return Mapped(straight)
+    return Mapped(functools.partial(onepass.torch.cross_entropy, target=target, **options))
 
 
 def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Mapped:
