@@ -24,8 +24,12 @@ std::vector<std::int64_t> strides_of(std::span<const std::int64_t> shape, Layout
 
 class GuardedArray {
  public:
-  // Every byte, element or not, holds the guard pattern until it is set or poisoned.
+  // Every byte, element or not, holds the guard pattern until it is set or poisoned. AddressSanitizer reports whoever
+  // touches what lies before the first element or behind the last.
   Status make(DType dtype, std::span<const std::int64_t> shape, Layout layout = {});
+  // The same with any strides, negative ones and 0 included; `offset` is that of the lowest element.
+  Status make(DType dtype, std::span<const std::int64_t> shape,
+              std::span<const std::int64_t> strides, std::int64_t offset);
 
   // From here on two dimensions stand in each other's place; the memory stays as it is.
   void swap_dimensions(int a, int b);
@@ -39,8 +43,9 @@ class GuardedArray {
   double get(std::int64_t i) const;
   void set(std::int64_t i, double value);
 
-  void poison();        // every element becomes NaN (all bits set)
-  bool intact() const;  // no byte outside the elements has changed
+  void poison();          // every element becomes NaN (all bits set)
+  bool poisoned() const;  // every element still is
+  bool intact() const;    // no byte outside the elements has changed
 
   void copy_from(const GuardedArray& other);  // same make()
   Status make_like(const GuardedArray& other);
@@ -55,8 +60,12 @@ class GuardedArray {
  private:
   std::int64_t offset_of(std::int64_t i) const { return in_c_order_ ? i : offset_by_strides(i); }
   std::int64_t offset_by_strides(std::int64_t i) const;
+  Status allocate(double bytes);
+  class Opened;  // while there is one, guards may be read
+  void guard(bool closed) const;
 
   AlignedBytes storage_;
+  std::size_t first_ = 0, end_ = 0;  // bytes of the storage that elements span
   Tensor tensor_;
   std::int64_t size_ = 0;
   bool in_c_order_ = true;  // elements lie as they are counted
