@@ -75,24 +75,57 @@ Status Call::to_device() {
   return {};
 }
 
+std::span<const Call::Member> Call::members() {
+  static constexpr Member all[] = {{"x", &Call::in_},
+                                   {"dy", &Call::dy_},
+                                   {"forward x", &Call::x_},
+                                   {"y", &Call::out_},
+                                   {"lse", &Call::lse_},
+                                   {"loss", &Call::loss_},
+                                   {"target", &Call::target_},
+                                   {"weight", &Call::weight_},
+                                   {"dloss", &Call::dloss_},
+                                   {"scale", &Call::scale_},
+                                   {"temperature", &Call::temperature_},
+                                   {"mask.additive", &Call::additive_},
+                                   {"mask.boolean", &Call::boolean_},
+                                   {"mask.lengths", &Call::lengths_},
+                                   {"indices", &Call::indices_},
+                                   {"logprob", &Call::logprob_},
+                                   {"rank", &Call::rank_},
+                                   {"valid", &Call::valid_},
+                                   {"bias", &Call::bias_},
+                                   {"seed", &Call::seeds_},
+                                   {"k", &Call::k_},
+                                   {"v", &Call::v_},
+                                   {"alibi", &Call::alibi_},
+                                   {"sinks", &Call::sinks_},
+                                   {"q_offsets", &Call::q_offsets_},
+                                   {"kv_offsets", &Call::kv_offsets_},
+                                   {"pages", &Call::pages_}};
+  return all;
+}
+
 std::vector<GuardedArray*> Call::arrays() {
   std::vector<GuardedArray*> present;
-  for (GuardedArray* array :
-       {&in_,      &dy_,      &x_,     &out_,         &lse_,        &loss_,    &target_,
-        &weight_,  &dloss_,   &scale_, &temperature_, &additive_,   &boolean_, &lengths_,
-        &indices_, &logprob_, &rank_,  &valid_,       &bias_,       &seeds_,   &k_,
-        &v_,       &alibi_,   &sinks_, &q_offsets_,   &kv_offsets_, &pages_}) {
-    if (array->present()) present.push_back(array);
+  for (const Member& member : members()) {
+    if ((*this)[member].present()) present.push_back(&(*this)[member]);
   }
   return present;
 }
 
+bool Call::writes(const Member& member) const {
+  const GuardedArray* array = &(*this)[member];
+  if (array == &out()) return true;
+  if (array == &lse_) return writes_lse(case_);
+  return array == &loss_ || array == &indices_ || array == &logprob_ || array == &rank_ ||
+         array == &valid_;
+}
+
 std::vector<GuardedArray*> Call::written() {
-  std::vector<GuardedArray*> outputs = {case_.in_place ? &in_place_target() : &out_};
-  if (writes_lse(case_)) outputs.push_back(&lse_);
-  if (case_.loss) outputs.push_back(&loss_);
-  for (GuardedArray* array : {&indices_, &logprob_, &rank_, &valid_}) {
-    if (array->present()) outputs.push_back(array);
+  std::vector<GuardedArray*> outputs;
+  for (const Member& member : members()) {
+    if ((*this)[member].present() && writes(member)) outputs.push_back(&(*this)[member]);
   }
   return outputs;
 }
@@ -100,17 +133,13 @@ std::vector<GuardedArray*> Call::written() {
 Status Call::make_like(const Call& other) {
   case_ = other.case_;
   inner_ = other.inner_;
-  constexpr GuardedArray Call::*arrays[] = {
-      &Call::in_,          &Call::dy_,       &Call::x_,       &Call::out_,      &Call::lse_,
-      &Call::loss_,        &Call::target_,   &Call::dloss_,   &Call::pristine_, &Call::scale_,
-      &Call::temperature_, &Call::additive_, &Call::boolean_, &Call::lengths_,  &Call::indices_,
-      &Call::logprob_,     &Call::rank_,     &Call::valid_,   &Call::bias_,     &Call::seeds_,
-      &Call::k_,           &Call::v_,        &Call::alibi_,   &Call::sinks_,    &Call::q_offsets_,
-      &Call::kv_offsets_,  &Call::pages_,    &Call::weight_};
-  for (GuardedArray Call::*array : arrays) {
-    if (!(other.*array).present()) continue;
-    if (Status status = (this->*array).make_like(other.*array); !status.ok()) return status;
+  const auto copy = [&](GuardedArray Call::*array) {
+    return (other.*array).present() ? (this->*array).make_like(other.*array) : Status{};
+  };
+  for (const Member& member : members()) {
+    if (Status status = copy(member.array); !status.ok()) return status;
   }
+  if (Status status = copy(&Call::pristine_); !status.ok()) return status;
   return to_device();
 }
 

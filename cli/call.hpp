@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "cli/case.hpp"
@@ -60,6 +61,16 @@ class Call {
   const GuardedArray& additive() const { return additive_; }
   const GuardedArray& boolean() const { return boolean_; }
   const GuardedArray& pages() const { return pages_; }
+
+  // Every array that the case has, by its name in the API.
+  struct Member {
+    std::string_view name;
+    GuardedArray Call::*array;
+  };
+  static std::span<const Member> members();
+  const GuardedArray& operator[](const Member& member) const { return this->*member.array; }
+  GuardedArray& operator[](const Member& member) { return this->*member.array; }
+  bool writes(const Member& member) const;
 
   // An array as the device of the case sees it.
   Tensor view(const GuardedArray& array) const { return array.tensor_on(case_.device); }

@@ -60,6 +60,32 @@ Verdict not_run(const Status& status) {
 
 }  // namespace
 
+std::string wrong_answer(const Call& call, const Expectation& expectation, double& worst) {
+  const std::tuple<std::string_view, const GuardedArray&, const std::vector<Expected>&> outputs[] =
+      {{"out", call.out(), expectation.out},
+       {"lse", call.lse(), expectation.lse},
+       {"loss", call.loss(), expectation.loss}};
+  const bool chosen = chooses(call.spec().op);
+  std::string wrong;
+  for (const auto& [what, got, expected] : outputs) {
+    if (!wrong.empty() || (what != "out" && expected.empty())) continue;
+    if (what != "out" || !chosen) wrong = compare(what, got, expected, worst);
+    if (wrong.empty() && !got.intact()) {
+      wrong = fmt::format("{}: bytes beside the elements were written", what);
+    }
+  }
+  for (std::int64_t r = 0; wrong.empty() && chosen && r < call.spec().rows(); ++r) {
+    wrong = check_chosen(call, r);
+  }
+  for (const GuardedArray* array :
+       {&call.indices(), &call.logprob(), &call.rank(), &call.valid()}) {
+    if (wrong.empty() && array->present() && !array->intact()) {
+      wrong = "bytes beside the elements of an output were written";
+    }
+  }
+  return wrong;
+}
+
 Verdict Verifier::run_and_compare(const Case& c) {
   Call call;
   if (Status status = call.make(c); !status.ok()) return not_run(status);
@@ -86,27 +112,7 @@ Verdict Verifier::run_and_compare(const Case& c) {
       return failed(fmt::format("{} ran in place of {}", plan.variant, c.variant));
     }
     verdict.variant = plan.variant;
-    const std::tuple<std::string_view, const GuardedArray&, const std::vector<Expected>&>
-        outputs[] = {{"out", call.out(), expectation.out},
-                     {"lse", call.lse(), expectation.lse},
-                     {"loss", call.loss(), expectation.loss}};
-    std::string wrong;
-    for (const auto& [what, got, expected] : outputs) {
-      if (!wrong.empty() || (what != "out" && expected.empty())) continue;
-      if (what != "out" || !chooses(c.op)) wrong = compare(what, got, expected, verdict.worst);
-      if (wrong.empty() && !got.intact()) {
-        wrong = fmt::format("{}: bytes beside the elements were written", what);
-      }
-    }
-    for (std::int64_t r = 0; wrong.empty() && chooses(c.op) && r < c.rows(); ++r) {
-      wrong = check_chosen(call, r);
-    }
-    for (const GuardedArray* array :
-         {&call.indices(), &call.logprob(), &call.rank(), &call.valid()}) {
-      if (wrong.empty() && array->present() && !array->intact()) {
-        wrong = "bytes beside the elements of an output were written";
-      }
-    }
+    const std::string wrong = wrong_answer(call, expectation, verdict.worst);
     if (!wrong.empty()) return failed(fmt::format("{} ({})", wrong, to_string(plan)));
     if (repeat == 0) {
       first = values_of(call.out());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/call.hpp"
 #include "cli/case.hpp"
 #include "cli/expect.hpp"
 #include "onepass/status.hpp"
@@ -18,6 +19,10 @@ struct Verdict {
   double worst = 0;      // the largest error, in tolerances
   std::string variant;   // the one that ran
 };
+
+// What is wrong with the answer that a call's outputs hold, in words; empty when nothing is. Tells the largest error, in
+// tolerances.
+std::string wrong_answer(const Call& call, const Expectation& expectation, double& worst);
 
 // Verifies one case after another, each in one variant (the case's own, or the dispatcher's choice). The oracle, which
 // takes longer than all variants together, runs once for neighbours that differ only in variant or instruction set.
