@@ -165,7 +165,7 @@ double counted(const Call& call) {
   if (call.spec().probabilities)
     return static_cast<double>(std::max<std::int64_t>(call.spec().rows(), 1));
   double count = 0;
-  for (std::int64_t r = 0; r < call.spec().rows(); ++r) {
+  for (std::int64_t r = 0; r < call.target().size(); ++r) {
     const auto target = static_cast<std::int64_t>(call.target().get(r));
     if (target != kIgnore) count += call.weight().present() ? call.weight().get(target) : 1;
   }
@@ -241,9 +241,12 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
                          : c == loss.target ? 1
                                             : loss.label_smoothing;
     const double unit = row.unit() * ulps(spec.op);
+    // A weight below the smallest normal number may be gone, and is then multiplied.
+    const double lost =
+        smallest(compute_type(spec.in)) * (1 + 2 * loss.z_loss * finite_size(row.lse()));
     const double error =
-        slope *
-            (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) + unit * other) +
+        slope * (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) +
+                 unit * other + lost) +
         unit * 4 * finite_size(dx[at]);
     sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
   }
