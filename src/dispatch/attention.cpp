@@ -40,7 +40,7 @@ std::int64_t part_keys(const Problem& p, int threads, Reasons* reasons) {
   const AttentionFacts& a = p.attention;
   if (a.split > 0) {
     say(reasons, "keys cut into parts of ", a.split, ": asked for");
-    return a.split;
+    return std::min(a.split, std::max<std::int64_t>(a.keys, 1));
   }
   const std::int64_t rows = a.queries * a.group();
   if (p.batch_invariant) {

@@ -1,6 +1,7 @@
 // What the dispatcher decides for attention, and how the CPU's work is cut.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "dispatch/choose.hpp"
@@ -48,6 +49,14 @@ TEST(AttentionChooseTest, APartIsAsLongAsAskedFor) {
   const Plan plan = choose(p, with_threads(2));
   EXPECT_EQ(plan.keys, 300);
   EXPECT_EQ(plan.split, 4);
+}
+
+TEST(AttentionChooseTest, APartHasNoMoreKeysThanThereAre) {
+  Problem p = problem(4, 8, 8, 100, 1000);
+  p.attention.split = std::numeric_limits<std::int64_t>::max();
+  const Plan plan = choose(p, with_threads(2));
+  EXPECT_EQ(plan.keys, 1000);
+  EXPECT_EQ(plan.split, 1);
 }
 
 TEST(AttentionChooseTest, BatchInvariantPartsDoNotLookAtTheBatch) {
