@@ -283,6 +283,19 @@ TEST(GateTest, WhatIsWrongIsNamedWithItsValue) {
   refused(2, {.scale = kInf}, "scale: inf");
 }
 
+// Of subnormal weights: 1 / their sum is infinite.
+TEST(GateTest, FaintWeightsRenormalizedAreFinite) {
+  const Values scores(DType::f32, {1, 3}, {100, 2, 1});
+  const Values bias(DType::f32, {3}, {0, 10, 10});
+  Values weights(DType::f32, {1, 2});
+  Values experts(DType::i32, {1, 2});
+  ASSERT_TRUE(gate(Context::cpu(1), scores.tensor(), weights.tensor(), experts.tensor(),
+                   {.bias = bias.tensor(), .renormalize = true})
+                  .ok());
+  EXPECT_EQ(experts.get(0), 1);
+  for (std::int64_t i = 0; i < 2; ++i) EXPECT_TRUE(weights.get(i) >= 0 && weights.get(i) <= 1) << weights.get(i);
+}
+
 TEST(GateTest, ABiasChoosesAndDoesNotWeigh) {
   const Values scores(DType::f32, {1, 4}, {0, 1, 2, 3});
   const Values bias(DType::f32, {4}, {10, 0, 0, 0});

@@ -110,10 +110,11 @@ class Gate {
       c.z = weight_of(c.index, soft, state);
       sum += static_cast<double>(c.z);
     }
-    const T factor = static_cast<T>(select_.scale / (select_.renormalize && sum != 0 ? sum : 1));
+    // Not times 1 / sum, which is infinite where the sum is subnormal: a bias can choose experts of next to no weight.
+    const T total = select_.renormalize && sum != 0 ? static_cast<T>(sum) : T(1);
     for (int64_t i = 0; i < select_.k; ++i) {
       const Candidate<T>& c = chosen_[static_cast<size_t>(i)];
-      put(row, i, c.z * factor, c.index);
+      put(row, i, c.z / total * static_cast<T>(select_.scale), c.index);
     }
   }
 
