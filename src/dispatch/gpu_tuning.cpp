@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <sstream>
 
 namespace onepass {
@@ -113,11 +114,12 @@ std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine&
   if (gpu_rows::is_general(p)) return std::nullopt;
   const Place wanted = place_of(gpu_rows::packs(p), p.rows);
   const std::pair kind(family_of(p.op), static_cast<int>(size_of(p.in)));
-  const auto own = std::ranges::equal_range(points_, kind, {}, kind_of);
-  auto place = places_.begin() + (own.begin() - points_.begin());
+  const auto first = std::ranges::lower_bound(points_, kind, {}, kind_of);
+  const auto last = std::ranges::upper_bound(points_, kind, {}, kind_of);
+  auto place = places_.begin() + (first - points_.begin());
   const Point* nearest = nullptr;
   double least = 0;  // the distance of the nearest
-  for (const Point& point : own) {
+  for (const Point& point : std::span(first, last)) {
     const double distance = (place++)->distance(wanted);
     const bool nearer = nearest == nullptr ? distance <= kFar : distance < least;
     if (!nearer || !gpu_rows::fits(point.launch, p, m)) continue;
