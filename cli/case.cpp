@@ -179,6 +179,25 @@ Status parse_word(std::string_view word, bool& has_shape, Case& c) {
   return colon == std::string_view::npos ? Status{} : parse_dtype(word.substr(colon + 1), c.out);
 }
 
+// Elements that the arrays span, padding included; not an integer, as it may be more than those count.
+double spanned(const Case& c) {
+  double rows = 1;
+  for (const std::int64_t extent : c.shape)
+    rows *= static_cast<double>(std::max<std::int64_t>(extent, 1));
+  const auto last = static_cast<double>(std::max<std::int64_t>(c.shape.back(), 1));
+  rows /= last;
+  const auto pad = static_cast<double>(c.pad), step = static_cast<double>(c.step);
+  const auto offsets =
+      static_cast<double>(c.offset) + static_cast<double>(std::max<std::int64_t>(c.out_offset, 0));
+  double elements = rows * (last * step + pad + static_cast<double>(c.k)) + offsets;
+  if (c.op == Op::attention) {
+    const double keys = static_cast<double>(c.keys) + static_cast<double>(c.page);
+    const double heads = static_cast<double>(std::max(c.kv_heads, c.shape[1]));
+    elements += static_cast<double>(c.shape[0]) * heads * keys * (last + pad);
+  }
+  return elements;
+}
+
 }  // namespace
 
 std::int64_t Case::axis_index() const {
@@ -260,6 +279,7 @@ Status parse_case(std::string_view text, Case& out) {
   if (c.op == Op::attention) {
     if (Status status = complete_attention(has_scale, c); !status.ok()) return status;
   }
+  if (spanned(c) > 0x1p62) return bad("problem: '{}' spans more elements than 2^62", text);
   // A variant that no op has is reported by whoever runs the case.
   if (const Variant* variant = find_variant(c.op, c.variant)) c.device = variant->device;
   out = c;

@@ -209,6 +209,19 @@ TEST(CaseMistakeTest, Shapes) {
        {"4x4 axis=-3", "problem: axis -3 is outside a shape of 2 dimensions"}});
 }
 
+// Strides are made of them: what one is alone says little.
+TEST(CaseMistakeTest, ArraysThatSpanMoreThanIntegersCount) {
+  for (const std::string text :
+       {"4x4 pad=9223372036854775807", "4x4 step=4611686018427387904",
+        "4x4 offset=9223372036854775807", "4x4 out_offset=9223372036854775807",
+        "topk 4x4 k=9223372036854775807", "attention 2x4x1x64 keys=9223372036854775807",
+        "attention 2x4x1x64 keys=9 page=9223372036854775807",
+        "attention 2x4x1x64 keys=9 pad=9223372036854775807",
+        "attention 2x0x1x64 keys=9 kv_heads=9223372036854775807"}) {
+    expect_mistakes({{text, "problem: '" + text + "' spans more elements than 2^62"}});
+  }
+}
+
 TEST(CaseMistakeTest, Values) {
   for (const std::string word : {"axis=x",
                                  "axis=",
