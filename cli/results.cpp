@@ -224,11 +224,20 @@ std::string to_json(const Results& results) {
 }
 
 Status from_json(std::string_view text, Results& out) {
+  // Ours are four deep. Much deeper ones cannot be printed, which an error about them does.
+  constexpr int kDeepest = 64;
+  bool too_deep = false;
   Json json;
   try {
-    json = Json::parse(text);
+    json = Json::parse(text, [&too_deep](int depth, Json::parse_event_t, const Json&) {
+      too_deep = too_deep || depth > kDeepest;
+      return !too_deep;
+    });
   } catch (const Json::parse_error& error) {
     return {Code::invalid_argument, fmt::format("not JSON: {}", error.what())};
+  }
+  if (too_deep) {
+    return {Code::invalid_argument, fmt::format("JSON more than {} deep is not read", kDeepest)};
   }
   Reader reader;
   Results read;

@@ -206,6 +206,14 @@ TEST(ResultsTest, WrongValuesAreNamedAndShown) {
             "rows[1].shape is string of 102 bytes, expected an array of integers");
 }
 
+// An error shows what it found, which takes a call a level.
+TEST(ResultsTest, DeepNestingIsRefused) {
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_EQ(error_of(deep), "JSON more than 64 deep is not read");
+  EXPECT_EQ(error_of("{\"schema\":" + deep + "}"), "JSON more than 64 deep is not read");
+  EXPECT_EQ(error_of("[[[[]]]]"), "the file is [[[[]]]], expected an object");
+}
+
 TEST(ResultsTest, EveryTruncationIsAnError) {
   const std::string_view whole = kText.substr(0, kText.size() - 1);  // without its last line break
   for (std::size_t length = 0; length < whole.size(); ++length) {
