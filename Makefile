@@ -8,7 +8,7 @@ ARGS ?=
 WORKLOAD ?= workloads/perf_softmax_cpu.txt
 
 program := build/release/cli/onepass
-code := $(wildcard include src oracle cli tests examples python/src)
+code := $(wildcard include src oracle cli tests fuzz examples python/src)
 sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 
 # Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
@@ -16,7 +16,7 @@ sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh'
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
   gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install deb format check \
-  build-report readme suites walk clean
+  build-report readme suites walk fuzz fuzz-coverage setup-fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,9 @@ help: ## this list
 setup: ## look for what a build needs, install the Debian packages that are missing (root or sudo)
 	@scripts/preflight.sh
 	@scripts/setup.sh
+
+setup-fuzz: setup
+	@scripts/setup.sh --fuzz
 
 setup-lint: setup
 	@scripts/setup.sh --lint
@@ -55,12 +58,21 @@ test_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,test)
 test: build/$(test_tree)/build.ninja build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
 	nice scripts/python.sh fetch & \
 	  cmake --build build/$(test_tree) --parallel $(JOBS) && \
-	  cmake --build build/sanitize --parallel $(JOBS) --target onepass_hardened_tests && wait
+	  cmake --build build/sanitize --parallel $(JOBS) --target onepass_hardened_tests onepass_fuzz && wait
 	JOBS=$(JOBS) TREE=build/$(test_tree) scripts/run_tests.py --preset $(test_tree) --parallel $(JOBS)
 
 sanitize: build/sanitize/build.ninja ## the whole test suite under ASan and UBSan
 	cmake --build build/sanitize --parallel $(JOBS)
 	ctest --preset sanitize --parallel $(JOBS)
+
+SECONDS ?= 300
+fuzz: setup-fuzz build/fuzz/build.ninja ## look for defects with clang's libFuzzer (SECONDS=300 in all); ends with 1 when it finds one
+	cmake --build --preset fuzz --parallel $(JOBS)
+	scripts/fuzz.py --seconds $(SECONDS) --jobs $(JOBS) $(ARGS)
+
+fuzz-coverage: setup-fuzz build/fuzz-coverage/build.ninja ## what the inputs that `make fuzz` kept reach, file by file
+	cmake --build --preset fuzz-coverage --parallel $(JOBS)
+	scripts/fuzz_coverage.sh
 
 verify: program ## check every variant against the oracle (ARGS="softmax --workload file")
 	$(program) verify $(ARGS)

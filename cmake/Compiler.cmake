@@ -17,9 +17,17 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 endif()
 
-if(ONEPASS_SANITIZE)
+set(sanitizers ${ONEPASS_SANITIZE})
+if(ONEPASS_LIBFUZZER)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "ONEPASS_LIBFUZZER needs clang, this is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  list(APPEND sanitizers fuzzer-no-link)
+endif()
+if(sanitizers)
+  list(JOIN sanitizers "," sanitizers)
   # The first finding ends the program: a test cannot pass with a report in its log.
-  set(sanitize_flags -fsanitize=${ONEPASS_SANITIZE} -fno-sanitize-recover=all
+  set(sanitize_flags -fsanitize=${sanitizers} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${sanitize_flags}>")
   add_compile_definitions(_GLIBCXX_ASSERTIONS)

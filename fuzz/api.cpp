@@ -1,0 +1,134 @@
+// The target `api`: one call of one op. In order, it must give what the oracle says; with one thing wrong it must be
+// refused, and nothing written.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/expect.hpp"
+#include "cli/verify.hpp"
+#include "core/number.hpp"
+#include "dispatch/choose.hpp"
+#include "fuzz/arguments.hpp"
+#include "fuzz/decode.hpp"
+#include "fuzz/targets.hpp"
+#include "runtime/gpu.hpp"
+
+namespace onepass::fuzz {
+namespace {
+
+void require(const Status& status, std::string_view what) {
+  if (!status.ok()) finding(fmt::format("{}: {}: {}", what, name(status.code()), status.message()));
+}
+
+// Raw bits in the place of some elements: infinities, NaNs and zeros of either sign, subnormals.
+void poke(Bytes& bytes, cli::Call& call) {
+  cli::GuardedArray& x = call[cli::Call::members()[0]];
+  for (std::int64_t left = bytes.below(4); left > 0 && x.size() > 0; --left) {
+    const std::int64_t at = bytes.below(x.size());
+    const double value = bytes.pick({-std::numeric_limits<double>::infinity(), -0.0, 0x1p-149, 1.0,
+                                     std::numeric_limits<double>::quiet_NaN(),
+                                     std::numeric_limits<double>::infinity(), 100.0});
+    x.set(at, value);
+  }
+}
+
+// The lse of the forward belongs to the logits, which laying them out may have changed.
+bool renew_lse(cli::Call& call) {
+  const cli::Case& c = call.spec();
+  if (c.op != Op::cross_entropy_backward || !c.lse || c.loss) return false;
+  const auto lse = std::ranges::find(cli::Call::members(), "lse", &cli::Call::Member::name);
+  for (std::int64_t r = 0; r < c.rows(); ++r) {
+    oracle::Row x;
+    for (std::int64_t i = 0; i < c.cols(); ++i) x.push_back(call.in().get(call.index(r, i)));
+    call[*lse].set(r, oracle::logsumexp(oracle::logits(x, call.transform(r))));
+  }
+  return true;
+}
+
+Context decode_context(Bytes& bytes, const cli::Case& c) {
+  Context context = cli::context_of(c);
+  return bytes.one_in(4) ? context.trusting() : context;
+}
+
+bool takes_poking(Op op) {
+  return op != Op::softmax_backward && op != Op::log_softmax_backward &&
+         op != Op::cross_entropy_backward;
+}
+
+// An op tells what it would do, and touches nothing.
+void explain(const Context& context, const cli::Case& c, Arguments& arguments, Explanation& told) {
+  require(submit(context.explaining(told), c, arguments, nullptr), "explaining");
+  require(fetch(arguments), "fetching");
+  if (std::string what = changed(arguments, Outcome::refused); !what.empty())
+    finding("explaining: " + what);
+}
+
+}  // namespace
+
+void fuzz_api(Input input) {
+  Bytes bytes(input);
+  if (bytes.one_in(16)) return fuzz_merge(bytes);
+  const cli::Case c = decode_case(bytes);
+  cli::Call call;
+  require(call.make(c), "making the call");
+  if (takes_poking(c.op) && bytes.one_in(4)) poke(bytes, call);
+  Arguments arguments;
+  require(lay(bytes, call, arguments), "laying out the call");
+  require(prepare(arguments), "preparing the call");
+  if (renew_lse(call)) require(prepare(arguments), "preparing the call");
+  Context context = decode_context(bytes, c);
+  std::string wrong = bytes.one_in(3) ? spoil(bytes, call, arguments) : "";
+  if (!wrong.empty() && device == Device::cuda) {
+    for (Argument& a : arguments.all) require(a.array.upload(), "uploading");
+  }
+  meaning([&] {
+    return fmt::format("onepass verify {}\n{}{}", cli::to_string(c), to_string(arguments),
+                       wrong.empty() ? "" : "  wrong: " + wrong + "\n");
+  });
+  Plan plan;
+  if (!wrong.empty()) {
+    const Status status = submit(context, c, arguments, &plan);
+    if (status.ok()) finding("accepted, although " + wrong);
+    if (status.message().empty()) finding("refused without a word");
+    require(fetch(arguments), "fetching");
+    if (std::string what = changed(arguments, Outcome::refused_spoilt); !what.empty())
+      finding(what);
+    return;
+  }
+  const cli::Expectation expected = cli::expect(call);
+  gpu::Buffer workspace;
+  if (bytes.one_in(8)) {
+    Explanation told;
+    const Status known = submit(context, c, arguments, nullptr);
+    if (known.ok()) {
+      require(prepare(arguments), "preparing the call");
+      explain(context, c, arguments, told);
+      if (device == Device::cuda) {
+        require(workspace.allocate(std::max<std::size_t>(told.plan.scratch_bytes, 16)),
+                "a workspace");
+        context = context.with_workspace(workspace.data(), told.plan.scratch_bytes);
+      }
+    }
+  }
+  const Status status = submit(context, c, arguments, &plan);
+  if (Status fetched = fetch(arguments); !fetched.ok())
+    finding("after the call: " + fetched.message());
+  if (!status.ok()) {
+    const bool may = status.code() == Code::unsupported && !c.variant.empty();
+    if (!may) finding(fmt::format("refused: {}: {}", name(status.code()), status.message()));
+    if (std::string what = changed(arguments, Outcome::refused); !what.empty()) finding(what);
+    return;
+  }
+  if (std::string what = changed(arguments, Outcome::ran); !what.empty()) {
+    finding(fmt::format("{} ({})", what, onepass::to_string(plan)));
+  }
+  settle(arguments);
+  double worst = 0;
+  if (std::string what = cli::wrong_answer(call, expected, worst); !what.empty()) {
+    finding(fmt::format("{} ({})", what, onepass::to_string(plan)));
+  }
+}
+
+}  // namespace onepass::fuzz

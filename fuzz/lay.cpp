@@ -1,0 +1,388 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <optional>
+
+#include "cli/attention.hpp"
+#include "fuzz/arguments.hpp"
+#include "fuzz/target.hpp"
+
+namespace onepass::fuzz {
+namespace {
+
+using Extents = std::vector<std::int64_t>;
+
+// What an op asks of a tensor's layout.
+struct Rules {
+  bool written = false;
+  bool broadcasts = false;  // any dimension may be 1, and leading ones left out
+  int dense = 0;            // so many of the last dimensions have stride 1
+  int kept_axis = -1;       // one value a row: the axis may be there, with extent 1
+};
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+Rules rules_of(std::string_view name, const cli::Call& call) {
+  const cli::Case& c = call.spec();
+  Rules rules;
+  if (c.op == Op::attention) {
+    rules.dense =
+        is_one_of(name, {"x", "y", "k", "v", "mask.lengths", "q_offsets", "kv_offsets", "pages"})
+            ? 1
+            : 0;
+    rules.broadcasts = is_one_of(name, {"mask.additive", "mask.boolean"});
+    return rules;
+  }
+  const bool per_row =
+      is_one_of(name, {"lse", "loss", "target", "dloss", "scale", "temperature", "mask.lengths",
+                       "logprob", "rank", "valid", "seed"}) ||
+      (name == "y" && (c.op == Op::logsumexp || c.op == Op::cross_entropy || c.op == Op::sample));
+  const bool reduced = c.reduction != Reduction::none && is_one_of(name, {"loss", "dloss", "y"});
+  if (per_row && !reduced) rules.kept_axis = static_cast<int>(c.axis_index());
+  rules.broadcasts = is_one_of(
+      name, {"mask.additive", "mask.boolean", "mask.lengths", "scale", "temperature", "seed"});
+  return rules;
+}
+
+// Dtypes that hold what the call's own array does, or that its values may be rounded to.
+DType decode_dtype(Bytes& bytes, std::string_view name, DType own, const cli::Case& c) {
+  if (!bytes.one_in(4)) return own;
+  if (is_one_of(name,
+                {"target", "mask.lengths", "indices", "rank", "seed", "q_offsets", "kv_offsets"})) {
+    return bytes.one_in(2) ? DType::i32 : DType::i64;
+  }
+  if (name == "y" && c.op == Op::sample) return bytes.one_in(2) ? DType::i32 : DType::i64;
+  if (is_one_of(name, {"lse", "loss", "logprob"})) return bytes.one_in(2) ? DType::f64 : own;
+  // A computation in float64 is none in float32: dy's type is part of what is computed.
+  if (name == "dy" || is_one_of(name, {"x", "forward x", "y", "k", "v"})) return own;
+  if (is_one_of(name,
+                {"dloss", "scale", "temperature", "mask.additive", "alibi", "sinks", "bias"})) {
+    const DType wide = size_of(own) == 8 ? DType::f64 : DType::f32;
+    return bytes.pick({own, wide, DType::f64, size_of(own) > 2 ? DType::f16 : own,
+                       size_of(own) > 2 ? DType::bf16 : own});
+  }
+  return own;
+}
+
+// Makes all elements along some dimensions those of the first.
+void repeat(cli::GuardedArray& array, const std::vector<bool>& along) {
+  const Tensor& t = array.tensor();
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    std::int64_t from = 0, rest = i, step = 1;
+    for (int d = t.rank - 1; d >= 0; --d) {
+      const auto at = static_cast<std::size_t>(d);
+      if (!along[at]) from += rest % t.shape[at] * step;
+      step *= t.shape[at];
+      rest /= t.shape[at];
+    }
+    array.set(i, array.get(from));
+  }
+}
+
+// Inputs with which rows may be the same ones again.
+bool may_repeat(std::string_view name, const cli::Case& c) {
+  if (c.op == Op::attention)
+    return is_one_of(name, {"x", "k", "v", "mask.additive", "mask.boolean", "alibi", "sinks"});
+  return !is_one_of(name, {"bias", "lse"});  // an lse follows from its logits
+}
+
+class Laying {
+ public:
+  Laying(Bytes& bytes, cli::Call& call, Arguments& out) : bytes_(bytes), call_(call), out_(out) {}
+
+  Status run() {
+    options();
+    for (const cli::Call::Member& member : cli::Call::members()) {
+      if (!call_[member].present()) continue;
+      if (Status status = lay(member.name, call_[member], call_.writes(member)); !status.ok())
+        return status;
+    }
+    if (call_.spec().op == Op::attention || call_.spec().op == Op::gate) return {};
+    if (Status status = number("scale", out_.options.scale); !status.ok()) return status;
+    if (Status status = number("temperature", out_.options.temperature); !status.ok())
+      return status;
+    if (call_.spec().op != Op::sample) return {};
+    if (Status status = number("top_p", out_.options.top_p); !status.ok()) return status;
+    if (Status status = number("min_p", out_.options.min_p); !status.ok()) return status;
+    if (Status status = integer("top_k", out_.options.top_k); !status.ok()) return status;
+    return integer("offset", out_.options.offset);
+  }
+
+ private:
+  void options() {
+    const cli::Case& c = call_.spec();
+    Options& o = out_.options;
+    o.axis = c.axis;
+    o.scale = c.scale;
+    o.temperature = c.temperature;
+    o.softcap = c.softcap;
+    o.smoothing = c.smoothing;
+    o.z_loss = c.z_loss;
+    o.top_p = c.top_p;
+    o.min_p = c.min_p;
+    o.top_k = c.top_k;
+    o.window_left = c.window_left;
+    o.window_right = c.window_right;
+    o.causal = c.causal;
+    o.split = c.split;
+    o.variant = c.variant;
+    if (bytes_.one_in(4)) o.offset = static_cast<std::int64_t>(bytes_.bits(8));
+    o.check_pages = bytes_.one_in(2);
+    o.logits_only = c.values == TopkValues::logit && bytes_.one_in(2);  // topk()
+    const bool usual = c.op == Op::attention && c.scale == cli::usual_scale(c);
+    if (bytes_.one_in(2) || !usual) o.attention_scale = c.scale;
+    if (bytes_.one_in(4)) choose_ignore_index();
+  }
+
+  // Another ignore_index: a class even, whose rows then do not count.
+  void choose_ignore_index() {
+    const cli::GuardedArray& target = call_.target();
+    if (call_.spec().op != Op::cross_entropy && call_.spec().op != Op::cross_entropy_backward)
+      return;
+    const std::int64_t ignored =
+        bytes_.pick({std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 30});
+    for (std::int64_t r = 0; r < target.size(); ++r) {
+      if (target.get(r) == static_cast<double>(ignored))
+        mutable_target().set(r, static_cast<double>(cli::kIgnore));
+    }
+    out_.options.ignore_index = ignored;
+  }
+
+  cli::GuardedArray& mutable_target() {
+    for (const cli::Call::Member& member : cli::Call::members()) {
+      if (member.name == "target") return call_[member];
+    }
+    return call_[cli::Call::members()[0]];
+  }
+
+  Status lay(std::string_view name, cli::GuardedArray& meant, bool written) {
+    const cli::Case& c = call_.spec();
+    const Rules rules = rules_of(name, call_);
+    const Tensor& own = meant.tensor();
+    const auto rank = static_cast<std::size_t>(own.rank);
+    // Dimensions along which values are the same: extent 1 where the op broadcasts, else stride 0.
+    std::vector<bool> same(rank, false), gone(rank, false);
+    bool any = false;
+    for (std::size_t d = 0; d < rank && !written && may_repeat(name, c) && bytes_.one_in(8); ++d) {
+      same[d] = d + static_cast<std::size_t>(rules.dense) < rank && bytes_.one_in(2);
+      any = any || same[d];
+      gone[d] = same[d] && rules.broadcasts && bytes_.one_in(2);
+    }
+    if (any) repeat(meant, same);
+
+    Extents shape, steps(rank, 0);
+    std::vector<bool> repeated;
+    std::vector<std::size_t> from;  // the own dimension of each, or `rank`
+    const auto add = [&](std::int64_t extent, bool repeats, std::size_t own_dimension) {
+      shape.push_back(extent);
+      repeated.push_back(repeats);
+      from.push_back(own_dimension);
+    };
+    const bool keeps = rules.kept_axis >= 0 && own.rank < kMaxRank && bytes_.one_in(8);
+    bool leading =
+        rules.broadcasts && bytes_.one_in(2) && !keeps;  // dimensions that may be left out
+    for (std::size_t d = 0; d <= rank; ++d) {
+      if (keeps && static_cast<int>(d) == rules.kept_axis) add(1, false, rank);
+      if (d == rank) break;
+      const bool one = gone[d] || own.shape[d] == 1;
+      leading = leading && one;
+      if (!leading) add(gone[d] ? 1 : own.shape[d], same[d] && !gone[d], d);
+    }
+    std::int64_t step = 1;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+      if (from[i] < rank && !gone[from[i]]) steps[from[i]] = step;
+      step *= shape[i];
+    }
+    const Extents strides = decode_strides(bytes_, shape, repeated, rules.dense);
+    Argument& argument = out_.all.emplace_back();
+    argument.name = name;
+    argument.written = written;
+    argument.meant = &meant;
+    argument.steps = steps;
+    argument.in_order = std::ranges::find(gone, true) == gone.end();
+    const DType dtype = decode_dtype(bytes_, name, own.dtype, c);
+    const std::int64_t offset = bytes_.one_in(3) ? bytes_.below(16) : 0;
+    if (Status status = argument.array.make(dtype, shape, strides, offset); !status.ok())
+      return status;
+    return device == Device::cuda ? argument.array.mirror() : Status{};
+  }
+
+  // A number for all rows as a tensor that says the same for each.
+  Status number(std::string_view name, double value) { return constant(name, DType::f64, value); }
+  Status integer(std::string_view name, std::int64_t value) {
+    if (value > std::int64_t{1} << 52 || value < 0) return {};  // not every double is it
+    return constant(name, DType::i64, static_cast<double>(value));
+  }
+
+  Status constant(std::string_view name, DType dtype, double value) {
+    if (out_.find(name) != nullptr || !bytes_.one_in(8)) return {};
+    Extents shape = call_.spec().row_shape();
+    const bool one = bytes_.one_in(2);
+    if (one) shape.clear();
+    const Extents strides =
+        decode_strides(bytes_, shape, std::vector<bool>(shape.size(), false), 0);
+    Argument& argument = out_.all.emplace_back();
+    argument.name = name;
+    if (Status status = argument.array.make(dtype, shape, strides, 0); !status.ok()) return status;
+    for (std::int64_t i = 0; i < argument.array.size(); ++i) argument.array.set(i, value);
+    return device == Device::cuda ? argument.array.mirror() : Status{};
+  }
+
+  Bytes& bytes_;
+  cli::Call& call_;
+  Arguments& out_;
+};
+
+std::uint64_t bits_of(double value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> decode_strides(Bytes& bytes, const std::vector<std::int64_t>& shape,
+                                         const std::vector<bool>& repeated, int dense) {
+  const std::size_t rank = shape.size();
+  Extents strides(rank, 1);
+  const std::uint8_t how = bytes.byte();
+  const bool plain = how % 2 == 0;
+  std::vector<std::size_t> order(rank);  // the innermost first
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  const auto free = static_cast<std::size_t>(dense);
+  for (std::size_t i = free; !plain && bytes.one_in(3) && i + 1 < rank; ++i) {
+    std::swap(
+        order[i],
+        order[i + static_cast<std::size_t>(bytes.below(static_cast<std::int64_t>(rank - i)))]);
+  }
+  std::int64_t step = 1;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t d = order[i];
+    const bool fixed = i < free;
+    if (!plain && !fixed && bytes.one_in(4)) step += bytes.below(20);
+    if (shape[d] <= 1 && !fixed && !plain) {
+      strides[d] = bytes.pick({step, std::int64_t{0}, std::int64_t{-7}, std::int64_t{1} << 40});
+      continue;
+    }
+    if (repeated[d] && !fixed) {
+      strides[d] = 0;
+      continue;
+    }
+    strides[d] = step;
+    step *= std::max<std::int64_t>(shape[d], 1);
+    if (!plain && !fixed && bytes.one_in(4)) strides[d] = -strides[d];
+  }
+  return strides;
+}
+
+std::int64_t Argument::place(std::int64_t index) const {
+  if (in_order) return index;
+  const Tensor& t = meant->tensor();
+  std::int64_t place = 0;
+  for (int d = t.rank - 1; d >= 0; --d) {
+    const auto at = static_cast<std::size_t>(d);
+    place += index % t.shape[at] * steps[at];
+    index /= t.shape[at];
+  }
+  return place;
+}
+
+Argument* Arguments::find(std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Argument::name);
+  return found == all.end() ? nullptr : &*found;
+}
+
+Tensor Arguments::operator[](std::string_view name) {
+  const Argument* argument = find(name);
+  return argument == nullptr ? Tensor{} : argument->shown;
+}
+
+Status lay(Bytes& bytes, cli::Call& call, Arguments& out) { return Laying(bytes, call, out).run(); }
+
+Status prepare(Arguments& arguments) {
+  for (Argument& a : arguments.all) {
+    a.shown = a.array.tensor_on(device);
+    const bool in_place = a.written && a.meant != nullptr && arguments.find("y") == nullptr &&
+                          (a.name == "x" || a.name == "dy");
+    if (a.written && !in_place) {
+      a.array.poison();
+    } else if (a.meant != nullptr) {
+      for (std::int64_t i = 0; i < a.meant->size(); ++i) {
+        double value = a.meant->get(i);
+        const bool ignored = a.name == "target" && value == static_cast<double>(cli::kIgnore);
+        if (ignored) value = static_cast<double>(arguments.options.ignore_index);
+        a.array.set(a.place(i), value);
+        if (!ignored) a.meant->set(i, a.array.get(a.place(i)));  // as it was rounded
+      }
+    }
+    if (device == Device::cpu) continue;
+    if (Status status = a.array.upload(); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status fetch(Arguments& arguments) {
+  if (device == Device::cpu) return {};
+  if (Status status = gpu::synchronize(); !status.ok()) return status;
+  for (Argument& a : arguments.all) {
+    if (Status status = a.array.download(); !status.ok()) return status;
+  }
+  return {};
+}
+
+void settle(Arguments& arguments) {
+  for (Argument& a : arguments.all) {
+    for (std::int64_t i = 0; a.written && i < a.meant->size(); ++i)
+      a.meant->set(i, a.array.get(a.place(i)));
+  }
+}
+
+std::string changed(const Arguments& arguments, Outcome outcome) {
+  for (const Argument& a : arguments.all) {
+    if (!a.array.intact()) return fmt::format("{}: bytes beside the elements were written", a.name);
+    if (a.meant == nullptr || outcome == (a.written ? Outcome::ran : Outcome::refused_spoilt))
+      continue;
+    const bool in_place = a.name == "x" || a.name == "dy";
+    if (a.written && !in_place) {
+      if (!a.array.poisoned()) return fmt::format("{}: written by a call that was refused", a.name);
+      continue;
+    }
+    for (std::int64_t i = 0; i < a.meant->size(); ++i) {
+      double meant = a.meant->get(i);
+      if (a.name == "target" && meant == static_cast<double>(cli::kIgnore)) {
+        meant = static_cast<double>(arguments.options.ignore_index);
+      }
+      if (bits_of(a.array.get(a.place(i))) != bits_of(meant)) {
+        return fmt::format("{}: an input, yet its element {} was written", a.name, i);
+      }
+    }
+  }
+  return {};
+}
+
+std::string to_string(const Arguments& arguments) {
+  std::string text;
+  for (const Argument& a : arguments.all) {
+    const auto rank = static_cast<std::size_t>(std::clamp(a.shown.rank, 0, kMaxRank));
+    text += fmt::format(
+        "  {:<14}{} {} [{}] strides [{}] at {}\n", a.name, a.written ? "out" : "in ",
+        name(a.shown.dtype), fmt::join(a.shown.shape.begin(), a.shown.shape.begin() + rank, ", "),
+        fmt::join(a.shown.strides.begin(), a.shown.strides.begin() + rank, ", "), a.shown.data);
+  }
+  const Options& o = arguments.options;
+  text += fmt::format(
+      "  axis {} scale {} temperature {} softcap {} smoothing {} z_loss {} ignore_index {}\n"
+      "  top_k {} top_p {} min_p {} seed {} offset {} causal {} window {},{} split {} check_pages "
+      "{} variant '{}'\n",
+      o.axis, o.scale, o.temperature, o.softcap, o.smoothing, o.z_loss, o.ignore_index, o.top_k,
+      o.top_p, o.min_p, o.seed, o.offset, o.causal, o.window_left, o.window_right, o.split,
+      o.check_pages, o.variant);
+  return text;
+}
+
+}  // namespace onepass::fuzz
