@@ -233,7 +233,7 @@ Status from_json(std::string_view text, Results& out) {
       too_deep = too_deep || depth > kDeepest;
       return !too_deep;
     });
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {  // a number can be too large, too
     return {Code::invalid_argument, fmt::format("not JSON: {}", error.what())};
   }
   if (too_deep) {

@@ -206,6 +206,11 @@ TEST(ResultsTest, WrongValuesAreNamedAndShown) {
             "rows[1].shape is string of 102 bytes, expected an array of integers");
 }
 
+TEST(ResultsTest, NumbersOutOfRangeAreRefused) {
+  EXPECT_NE(error_of(replaced("23.46", "1e400")).find("1e400"), std::string::npos);
+  EXPECT_NE(error_of("1e400").find("1e400"), std::string::npos);
+}
+
 // An error shows what it found, which takes a call a level.
 TEST(ResultsTest, DeepNestingIsRefused) {
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
