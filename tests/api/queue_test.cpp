@@ -1,4 +1,5 @@
 // Which kernels may begin before the one before them has ended.
+// Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
 #include "runtime/machine_of.hpp"

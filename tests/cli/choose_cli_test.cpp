@@ -1,4 +1,5 @@
 // onepass topk and sample on arrays of the user, good and bad.
+// Not under sanitizers: starts the program, which the subset does not build.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

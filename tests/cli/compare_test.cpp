@@ -1,4 +1,5 @@
 // onepass compare: what it matches, what it says, how it ends.
+// Not under sanitizers: judges numbers, and starts the program.
 #include "cli/compare.hpp"
 
 #include <gtest/gtest.h>

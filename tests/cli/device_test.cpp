@@ -1,4 +1,5 @@
 // Problems that belong to a GPU, on a machine with or without one.
+// Not under sanitizers: starts the program, which the subset does not build.
 #include <gtest/gtest.h>
 
 #include "cli/call.hpp"

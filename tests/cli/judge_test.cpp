@@ -1,4 +1,5 @@
 // Judging: hand-made times whose interval is known, and many drawn ones whose truth is.
+// Not under sanitizers: numbers in, numbers out.
 #include "cli/judge.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // Other programs: what they print, how they end, and that none can hold us up.
+// Not under sanitizers: starts other programs.
 #include "cli/process.hpp"
 
 #include <gtest/gtest.h>

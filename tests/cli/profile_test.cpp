@@ -1,4 +1,5 @@
 // onepass profile, with scripts in the place of ncu: what it is asked, what becomes of its answer.
+// Not under sanitizers: starts the program, which the subset does not build.
 #include "cli/profile.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // The program as its users meet it: help, flags and exit codes; list, verify and explain; progress.
+// Not under sanitizers: starts the program, which the subset does not build.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

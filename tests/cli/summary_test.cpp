@@ -1,4 +1,5 @@
 // What a table of measurements comes to.
+// Not under sanitizers: numbers in, numbers out.
 #include "cli/summary.hpp"
 
 #include <gtest/gtest.h>

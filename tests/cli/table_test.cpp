@@ -1,4 +1,5 @@
 // What goes to the terminal: tables and the progress line.
+// Not under sanitizers: lays out text.
 #include "cli/table.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Not under sanitizers: numbers in, numbers out.
 #include "core/divisor.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
 // What the dispatcher decides for attention, and how the CPU's work is cut.
+// Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
 #include <limits>

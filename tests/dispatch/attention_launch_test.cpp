@@ -1,4 +1,5 @@
 // What of attention on a GPU is decided without one: which kernel, how keys are cut, what is refused.
+// Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,5 @@
 // The keys that tiles of queries see, and who computes which tile, in which order.
+// Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

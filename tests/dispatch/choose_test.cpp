@@ -1,4 +1,5 @@
 // choose() is pure, so what it must never do is checked over everything it may be asked.
+// Not under sanitizers: plans are pure functions.
 #include "dispatch/choose.hpp"
 
 #include <gtest/gtest.h>

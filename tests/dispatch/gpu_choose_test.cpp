@@ -1,4 +1,5 @@
 // The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
+// Not under sanitizers: plans are pure functions.
 #include "dispatch/gpu_choose_best.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // The launches of the walk through attention are pure functions: every plan fits its GPU, has room for its matrices, or
 // is refused.
+// Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

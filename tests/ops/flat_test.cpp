@@ -1,4 +1,5 @@
 // Which rows the kernels for whole packs may take.
+// Not under sanitizers: plans are pure functions.
 #include "ops/row/flat.hpp"
 
 #include <gtest/gtest.h>

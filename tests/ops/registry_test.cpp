@@ -1,4 +1,5 @@
 // The explicit list of variants, as `onepass list` and the dispatcher rely on it.
+// Not under sanitizers: a list of names.
 #include <gtest/gtest.h>
 
 #include <algorithm>

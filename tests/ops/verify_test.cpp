@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <ostream>
 #include <set>
@@ -51,10 +52,14 @@ std::vector<Case> lines_of(const std::vector<Case>& all, Op op, Wanted wanted) {
   return lines;
 }
 
+// Every so many lines are enough for the subset of tests that runs under sanitizers.
+std::size_t stride() { return std::getenv("ONEPASS_TEST_SUBSET") == nullptr ? 1 : 16; }
+
 void verify_all(const std::vector<Case>& lines, bool all_fills) {
   ASSERT_FALSE(lines.empty());
   Verifier verifier;
-  for (const Case& line : lines) {
+  for (std::size_t i = 0; i < lines.size(); i += stride()) {
+    const Case& line = lines[i];
     const std::vector<Case> cases = expand(line, all_fills);
     EXPECT_FALSE(cases.empty()) << to_string(line) << "\n    nothing can run it";
     for (const Case& c : cases) {
@@ -86,6 +91,17 @@ TEST_P(VerifyAttentionTest, EveryLine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shares, VerifyAttentionTest, testing::Range<std::size_t>(0, kShares));
+
+// One by one, as parts of the keys are easily left out of a selection.
+TEST(VerifyAttentionPartsTest, EveryLineWithParts) {
+  int found = 0;
+  for (const Case& line : workload("test_attention.txt")) {
+    if (line.split == 0 || is_long(line)) continue;
+    verify_all({line}, false);
+    ++found;
+  }
+  EXPECT_GT(found, 5);
+}
 
 TEST(VerifyAttentionFillsTest, EveryFill) {
   Case c{.op = Op::attention};
@@ -146,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Workload, RowOpsFills, testing::ValuesIn(shares(1)), sh
 
 // What the lines must cover between them. A verifier is only as good as its list.
 
-TEST(WorkloadCoverage, EveryPairOfDtypesForEveryOp) {
+TEST(WorkloadCoverageSlow, EveryPairOfDtypesForEveryOp) {
   constexpr DType kFloating[] = {DType::f32, DType::f16, DType::bf16, DType::f64};
   std::set<std::tuple<Op, DType, DType>> found;
   for (const Case& c : row_ops()) found.insert({c.op, c.in, c.out});
@@ -160,7 +176,7 @@ TEST(WorkloadCoverage, EveryPairOfDtypesForEveryOp) {
   }
 }
 
-TEST(WorkloadCoverage, EveryOptionForEveryOp) {
+TEST(WorkloadCoverageSlow, EveryOptionForEveryOp) {
   struct Option {
     std::string_view name;
     bool (*on)(const Case&);
@@ -221,7 +237,7 @@ TEST(WorkloadCoverage, EveryOptionForEveryOp) {
   }
 }
 
-TEST(WorkloadCoverage, EveryVariantInEveryInstructionSet) {
+TEST(WorkloadCoverageSlow, EveryVariantInEveryInstructionSet) {
   for (const auto* lines : {&row_ops(), &fill_problems()}) {
     std::set<std::tuple<Op, std::string, std::string>> found;
     for (const Case& line : *lines) {
@@ -241,7 +257,7 @@ TEST(WorkloadCoverage, EveryVariantInEveryInstructionSet) {
 }
 
 // cpu_split on a small problem has one piece and is cpu_row under another name.
-TEST(WorkloadCoverage, RowsAreReallyCut) {
+TEST(WorkloadCoverageSlow, RowsAreReallyCut) {
   for (const auto* lines : {&row_ops(), &fill_problems()}) {
     for (const Op op : kRowOps) {
       std::set<int> pieces;
