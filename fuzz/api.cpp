@@ -116,7 +116,9 @@ void fuzz_api(Input input) {
   if (Status fetched = fetch(arguments); !fetched.ok())
     finding("after the call: " + fetched.message());
   if (!status.ok()) {
-    const bool may = status.code() == Code::unsupported && !c.variant.empty();
+    // A variant by name need not run everything, nor a GPU what its kernels are not made for.
+    const bool named = !c.variant.empty() || device == Device::cuda;
+    const bool may = status.code() == Code::unsupported && named;
     if (!may) finding(fmt::format("refused: {}: {}", name(status.code()), status.message()));
     if (std::string what = changed(arguments, Outcome::refused); !what.empty()) finding(what);
     return;
