@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,8 +23,11 @@ class Merge {
  public:
   explicit Merge(Bytes& bytes) : bytes_(bytes) {
     shape_.resize(static_cast<std::size_t>(bytes.from(1, 4)));
-    for (std::int64_t& extent : shape_)
-      extent = bytes.one_in(8) ? bytes.below(80) : bytes.from(1, 6);
+    std::int64_t left = 1 << 11;
+    for (std::int64_t& extent : shape_) {
+      extent = std::min(bytes.one_in(8) ? bytes.below(80) : bytes.from(1, 6), left);
+      left /= std::max<std::int64_t>(extent, 1);
+    }
     with_lse_ = bytes.one_in(2);
     in_place_ = bytes.one_in(3) ? static_cast<int>(bytes.from(1, 2)) : 0;
     wrong_ = bytes.one_in(6) ? static_cast<int>(bytes.from(1, 5)) : 0;
