@@ -35,9 +35,24 @@ std::string npy(int version, std::string_view descr, std::string_view shape, std
 }
 
 Seeds npy_seeds(const std::string&) {
-  return {npy(1, "<f4", "(2, 3)", 24), npy(1, "<f2", "(5,)", 10),    npy(1, "<f8", "()", 8),
-          npy(2, "<u2", "(1, 4)", 8),  npy(3, "<f4", "(0, 7)", 0),   npy(1, ">f4", "(1,)", 4),
-          npy(1, "|u1", "(2,)", 2),    npy(1, "=f4", "(1, 1, 1)", 4)};
+  std::string by_columns = npy(1, "<f4", "(2, 3)", 24);
+  by_columns.replace(by_columns.find("False"), 5, "True ");
+  std::string raw = npy(1, "<u2", "(2,)", 4);
+  raw[0] = 0;  // not as bf16
+  return {npy(1, "<f4", "(2, 3)", 24),
+          npy(1, "<f2", "(5,)", 10),
+          npy(1, "<f8", "()", 8),
+          npy(2, "<u2", "(1, 4)", 8),
+          npy(3, "<f4", "(0, 7)", 0),
+          npy(1, ">f4", "(1,)", 4),
+          npy(1, "|u1", "(2,)", 2),
+          npy(1, "=f4", "(1, 1, 1)", 4),
+          npy(1, "<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)", 4),
+          npy(1, "<f8", "(4294967296, 4294967296)", 8),
+          npy(1, "<f8", "(9223372036854775808,)", 8),
+          npy(2, "<f4", "(1,)", 4).substr(0, 12),
+          by_columns,
+          raw};
 }
 
 std::vector<std::string> workloads(const std::string& source_dir) {
@@ -99,9 +114,23 @@ Seeds results_seeds(const std::string&) {
   row.rounds_us = {1.5, 2.5};
   row.tflops = 1;
   results.rows = {row, row};
-  return {cli::to_json(results),
+  const std::string text = cli::to_json(results);
+  const auto with = [&text](std::string_view old, std::string_view now) {
+    std::string changed = text;
+    if (const std::size_t at = text.find(old); at != std::string::npos)
+      changed.replace(at, old.size(), now);
+    return changed;
+  };
+  return {text,
+          with("12.34", "null"),
+          with("12.34", "[]"),
+          with("12.34", "1e400"),
+          with("\"schema\": 1", "\"schema\": 2"),
+          with("\"threads\": 2", "\"threads\": -2"),
+          with("\"threads\": 2", "\"threads\": " + std::string(200, '[')),
           "{\"schema\": 1, \"environment\": {}, \"limits\": {}, \"rows\": []}",
-          "processor : 0\nmodel name\t: Some CPU\n", "CPU implementer : 0x41\nCPU part : 0xd40\n"};
+          "processor : 0\nmodel name\t: Some CPU\n",
+          "CPU implementer : 0x41\nCPU part : 0xd40\n"};
 }
 
 Seeds ncu_seeds(const std::string&) {
