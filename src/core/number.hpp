@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,13 +24,24 @@ ONEPASS_HD inline float to_float(BF16 x) {
 }
 
 ONEPASS_HD inline BF16 to_bf16(float x) {
+#ifdef __CUDA_ARCH__  // an instruction there
+  std::uint16_t converted;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(converted) : "f"(x));
+  return {converted};
+#else
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x)
     return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};  // rounding could make it inf
   return {static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)};
+#endif
 }
 
 ONEPASS_HD inline float to_float(F16 x) {
+#ifdef __CUDA_ARCH__
+  float converted;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(converted) : "h"(x.bits));
+  return converted;
+#else
   const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000) << 16;
   const std::uint32_t exponent = (x.bits >> 10) & 0x1F;
   const std::uint32_t mantissa = x.bits & 0x3FF;
@@ -39,9 +51,15 @@ ONEPASS_HD inline float to_float(F16 x) {
     return sign != 0 ? -value : value;
   }
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+#endif
 }
 
 ONEPASS_HD inline F16 to_f16(float x) {
+#ifdef __CUDA_ARCH__
+  std::uint16_t converted;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(converted) : "f"(x));
+  return {converted};
+#else
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   const std::uint32_t magnitude = bits & 0x7FFFFFFF;
@@ -55,6 +73,7 @@ ONEPASS_HD inline F16 to_f16(float x) {
     return with_sign(std::bit_cast<std::uint32_t>(shifted) - 0x3F000000);
   }
   return with_sign((magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13);
+#endif
 }
 
 // One stored element as the type a kernel computes in, and back.
@@ -126,12 +145,27 @@ ONEPASS_HD inline T read(const void* data, DType dtype, std::int64_t index) {
   });
 }
 
+// The same of an array of T's kind, floating or integers: fewer cases for a kernel to fetch.
+template <class T>
+ONEPASS_HD inline T read_like(const void* data, DType dtype, std::int64_t index) {
+  return with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {
+    return load_as<T>(static_cast<const Stored*>(data)[index]);
+  });
+}
+
 // One floating number, or one integer: a row's own option, which hardly a call has.
 template <class T>
 ONEPASS_HD_ONCE inline T read_one(const void* data, DType dtype) {
   return with_type_for<T>(dtype, [data]<class Stored>(Type<Stored>) {
     return load_as<T>(*static_cast<const Stored*>(data));
   });
+}
+
+// The same of an array.
+template <class T>
+ONEPASS_HD inline T read_one(const void* data, DType dtype, std::int64_t index) {
+  const auto bytes = index * static_cast<std::int64_t>(size_of(dtype));
+  return read_one<T>(static_cast<const std::byte*>(data) + bytes, dtype);
 }
 
 template <class T>
@@ -147,6 +181,11 @@ ONEPASS_HD inline void write_like(void* data, DType dtype, std::int64_t index, T
   with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {
     static_cast<Stored*>(data)[index] = store_as<Stored>(value);
   });
+}
+
+// A call, where that is seldom.
+ONEPASS_HD_ONCE inline void write_one(void* data, DType dtype, std::int64_t index, float value) {
+  write_like(data, dtype, index, value);
 }
 
 }  // namespace onepass

@@ -37,7 +37,7 @@ __device__ inline void load_token(float* to, const PackedRows& rows, const Heads
   const std::int64_t at =
       there && !lost ? key_offset(a, rows.s, operand, rows.b, rows.kv_head, key) : 0;
   for (int c = lane; c < a.dim; c += kLanes) {
-    to[c] = lost ? missing : there ? read<float>(operand.data, operand.dtype, at + c) : 0.F;
+    to[c] = lost ? missing : there ? read_like<float>(operand.data, operand.dtype, at + c) : 0.F;
   }
 }
 
@@ -76,7 +76,9 @@ __global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ A
 
   float* own_q = row_at(q, warp, dim);
   const std::int64_t q_at = a.q.offset(rows.b, head, rows.s.q_first + query);
-  for (int c = lane; c < dim; c += kLanes) own_q[c] = read<float>(a.q.data, a.q.dtype, q_at + c);
+  for (int c = lane; c < dim; c += kLanes) {
+    own_q[c] = read_like<float>(a.q.data, a.q.dtype, q_at + c);
+  }
 
   State<float> state = first_state(a, head);
   float o[kColumns] = {};

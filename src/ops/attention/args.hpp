@@ -35,7 +35,7 @@ struct Places {
 
   ONEPASS_HD explicit operator bool() const { return data != nullptr; }
   ONEPASS_HD std::int64_t operator[](std::int64_t i) const {
-    return read<std::int64_t>(data, dtype, i);
+    return read_like<std::int64_t>(data, dtype, i);
   }
 };
 

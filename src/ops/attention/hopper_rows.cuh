@@ -49,7 +49,7 @@ class Rows {
     const Heads& sinks = p_.sinks;
     const int upper = row(job);
     const State<float> sink =
-        sinks ? leaf(read<float>(sinks.data, sinks.dtype, sinks.offset(0, job.head, 0)))
+        sinks ? leaf(read_like<float>(sinks.data, sinks.dtype, sinks.offset(0, job.head, 0)))
               : identity<float>();
     float by[2];
 #pragma unroll

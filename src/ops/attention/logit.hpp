@@ -15,13 +15,13 @@ ONEPASS_HD inline float capped(float score, float cap) {
 
 // What a head adds for distance: its slope, 0 without alibi.
 ONEPASS_HD inline float slope_of(const AttentionArgs& a, std::int64_t b, std::int64_t head) {
-  return a.alibi ? read<float>(a.alibi.data, a.alibi.dtype, a.alibi.offset(b, head, 0)) : 0;
+  return a.alibi ? read_one<float>(a.alibi.data, a.alibi.dtype, a.alibi.offset(b, head, 0)) : 0;
 }
 
 // The state that a query's begins with: its sink, which has no value.
 ONEPASS_HD inline State<float> first_state(const AttentionArgs& a, std::int64_t head) {
   if (!a.sinks) return identity<float>();
-  return leaf(read<float>(a.sinks.data, a.sinks.dtype, a.sinks.offset(0, head, 0)));
+  return leaf(read_one<float>(a.sinks.data, a.sinks.dtype, a.sinks.offset(0, head, 0)));
 }
 
 // The tensor masks of one query; `key` is one of the sequence's.
@@ -45,7 +45,7 @@ struct QueryMasks {
     return boolean && static_cast<const std::uint8_t*>(boolean.data)[key * boolean.key] == 0;
   }
   ONEPASS_HD float added(std::int64_t key) const {
-    return additive ? read<float>(additive.data, additive.dtype, key * additive.key) : 0;
+    return additive ? read_like<float>(additive.data, additive.dtype, key * additive.key) : 0;
   }
 };
 

@@ -20,7 +20,7 @@ __global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kLanes;
   if (row >= space.rows) return;
   const auto lse_of = [&](const Operand& operand) {
-    return read<float>(row_data(space, operand, row), operand.dtype, 0);
+    return read_like<float>(row_data(space, operand, row), operand.dtype, 0);
   };
   const Shares<float> by = shares(lse_of(args.lse_a), lse_of(args.lse_b));
   __syncwarp();  // before lse is written, which may be one of the two
@@ -29,10 +29,10 @@ __global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
   void* o = row_data(space, args.o, row);
   for (std::int64_t c = lane; c < space.cols; c += kLanes) {
     const auto value = [&](const void* data, const Operand& operand) {
-      return read<float>(data, operand.dtype, c * operand.col_stride);
+      return read_like<float>(data, operand.dtype, c * operand.col_stride);
     };
     write_like(o, args.o.dtype, c * args.o.col_stride,
-          by.a * value(a, args.a) + by.b * value(b, args.b));
+               by.a * value(a, args.a) + by.b * value(b, args.b));
   }
   if (args.lse && lane == 0) write_like(row_data(space, args.lse, row), args.lse.dtype, 0, by.lse);
 }

@@ -424,8 +424,12 @@ __device__ inline State<float> with_sink(const AttentionArgs& a, const State<flo
 __device__ inline void write_lse(const PackedRows& rows, int row, const State<float>& state) {
   const Heads& lse = rows.a.lse;
   if (!lse || row >= rows.count()) return;
-  write_like(lse.data, lse.dtype, lse.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)),
-        logsumexp(state));
+  const std::int64_t at = lse.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row));
+  if (lse.dtype == DType::f32) {
+    static_cast<float*>(lse.data)[at] = logsumexp(state);
+  } else {
+    write_one(lse.data, lse.dtype, at, logsumexp(state));
+  }
 }
 
 // What a part found of a row.
