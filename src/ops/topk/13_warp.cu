@@ -36,7 +36,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
     const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
     const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
   constexpr bool kPacks = std::is_same_v<Place, FlatPlace>;
-  using Held = HeldRow<In, Lanes, N, kPacks ? Pack<In>::kLanes : 1, true>;
+  using Held = HeldRow<In, Lanes, N, kPacks>;
   __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];
   await_previous();
   const std::int64_t own =

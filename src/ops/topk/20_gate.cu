@@ -23,15 +23,16 @@ struct DensePlaces {
   std::int64_t row_bytes;
   void* weights;
   void* experts;
-  DType weight, expert;  // f32, f16, bf16; i32, i64
-
-  template <class In>
-  static constexpr int kPack = Pack<In>::kLanes;
+  DType logit, weight, expert;  // f32, f16, bf16; i32, i64
 
   template <class Held, int N>
   __device__ void load(Held& held, std::int64_t row, float (&z)[N]) const {
-    using In = typename Held::Element;
-    held.load(reinterpret_cast<const In*>(x + row * row_bytes), z);
+    const std::byte* from = x + row * row_bytes;
+    if constexpr (Held::kAny) {
+      held.load(from, logit, 1, z);
+    } else {
+      held.load(reinterpret_cast<const typename Held::Element*>(from), z);
+    }
   }
   __device__ void put(std::int64_t row, int k, int i, float chosen, int which) const {
     const std::int64_t at = row * k + i;
@@ -53,9 +54,6 @@ struct DensePlaces {
 struct AnyPlaces {
   RowSpace space;
   Operand x, weights, experts;
-
-  template <class>
-  static constexpr int kPack = 1;
 
   template <class Held, int N>
   __device__ void load(Held& held, std::int64_t row, float (&z)[N]) const {
@@ -85,7 +83,8 @@ Places places_of(const RowArgs& args) {
     return {args.space, x, args.out, experts};
   } else {
     const FlatPlace rows = place_of<FlatPlace>(x);
-    return {rows.data, rows.row_bytes, args.out.data, experts.data, args.out.dtype, experts.dtype};
+    return {rows.data, rows.row_bytes, args.out.data, experts.data,
+            x.dtype,   args.out.dtype, experts.dtype};
   }
 }
 
@@ -131,7 +130,7 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
     const __grid_constant__ GateArgs<Places> args) {
   constexpr bool kAny = Kind == Gate::any;
   constexpr int kRows = gpu_choose::kGateThreads / Lanes;
-  using Held = HeldRow<In, Lanes, N, Places::template kPack<In>, !kAny>;
+  using Held = HeldRow<In, Lanes, N, !kAny>;
   const bool soft = kAny ? args.soft : Kind == Gate::soft;
   const bool biased = kAny && args.bias;
   __shared__ typename Held::Room rooms[kRows];
@@ -155,16 +154,24 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
     return soft ? exponential(value - shift(whole.m)) * share
                 : reciprocal(1.0F + exponential(-value));
   };
+  // Of neighbours from expert e on; calls, not inlined, for all types that a bias may have.
+  const auto bias_of = [&]<int Count>(int e) {
+    const int left = min(args.cols - e, Count);
+    return elements_at<float, Count>(args.bias.data, args.bias.dtype, e, args.bias.col_stride,
+                                     left > 0 ? (1U << left) - 1 : 0);
+  };
   const auto chosen_by = [&](float value, int e) {
-    if (!biased) return value;
-    return score(value) +
-           element_at<float>(args.bias.data, args.bias.dtype, e * args.bias.col_stride);
+    return biased ? score(value) + bias_of.template operator()<1>(e).z[0] : value;
   };
   if (biased) {
+    constexpr int kFour = 4;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const int e = held.column(j);
-      if (e < args.cols) z[j] = chosen_by(z[j], e);
+    for (int j = 0; j < N; j += kFour) {
+      const Values<float, kFour> bias = bias_of.template operator()<kFour>(held.column(j));
+#pragma unroll
+      for (int k = 0; k < kFour; ++k) {
+        if (held.column(j + k) < args.cols) z[j + k] = score(z[j + k]) + bias.z[k];
+      }
     }
     upper = held.upper(z, args.k);
     broken = broken || upper.largest != upper.largest;
@@ -188,34 +195,41 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
                   broken ? -1 : expert);
 }
 
-template <class In, class Places>
-Status run_gate(const RowArgs& args, const Plan& plan) {
-  const auto start = [&](auto kernel) {
-    return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
-  };
-  const auto run = [&]<int Lanes, int N, Gate Kind>() {
-    if constexpr (Lanes == 8 && Kind != Gate::any) {
-      if (args.space.cols == Lanes * N) return start(gate_rows<In, Lanes, N, Places, Kind, true>);
-    }
-    return start(gate_rows<In, Lanes, N, Places, Kind, false>);
-  };
+template <class Places, class Kernel>
+Status start(const RowArgs& args, const Plan& plan, Kernel kernel) {
+  return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
+}
+
+// One kernel for all types: where there is a bias, experts are chosen by floats anyway.
+template <class Places>
+Status run_any(const RowArgs& args, const Plan& plan) {
   return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    if constexpr (std::is_same_v<Places, DensePlaces>) {
-      if (!args.select->bias) {
-        return args.select->score == GateScore::softmax
-                   ? run.template operator()<Lanes, N, Gate::soft>()
-                   : run.template operator()<Lanes, N, Gate::sigmoid>();
+    return start<Places>(args, plan, gate_rows<float, Lanes, N, Places, Gate::any, false>);
+  });
+}
+
+template <class In>
+Status run_usual(const RowArgs& args, const Plan& plan) {
+  return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
+    const auto run = [&](auto kernel) { return start<DensePlaces>(args, plan, kernel); };
+    if (args.select->score == GateScore::sigmoid) {
+      return run(gate_rows<In, Lanes, N, DensePlaces, Gate::sigmoid, false>);
+    }
+    if constexpr (Lanes == 8) {
+      if (args.space.cols == Lanes * N) {
+        return run(gate_rows<In, Lanes, N, DensePlaces, Gate::soft, true>);
       }
     }
-    return run.template operator()<Lanes, N, Gate::any>();
+    return run(gate_rows<In, Lanes, N, DensePlaces, Gate::soft, false>);
   });
 }
 
 }  // namespace
 
 Status gpu_gate(const RowArgs& args, const Plan& plan) {
-  if (!dense(args)) return run_gate<float, AnyPlaces>(args, plan);
-  return with_stored(args, [&]<class In>(Type<In>) { return run_gate<In, DensePlaces>(args, plan); });
+  if (!dense(args)) return run_any<AnyPlaces>(args, plan);
+  if (args.select->bias) return run_any<DensePlaces>(args, plan);
+  return with_stored(args, [&]<class In>(Type<In>) { return run_usual<In>(args, plan); });
 }
 
 }  // namespace onepass::ops::topk

@@ -78,13 +78,17 @@ __device__ inline Pack<In> load_past_l1(const In* from) {
   return pack;
 }
 
-// Up to Lanes · N elements. They come in packs of P, to each lane in turn, so that a load has 16 bytes where rows allow it.
-// AsStored: what is chosen by are the elements themselves.
-template <class In, int Lanes, int N, int P, bool AsStored>
+// Up to Lanes · N elements. They come in packs, to each lane in turn, so that a load has 16 bytes where rows allow it.
+// AsStored: what is chosen by are the elements themselves, in whole packs.
+template <class In, int Lanes, int N, bool AsStored>
 class HeldRow {
+  static constexpr int P = Pack<In>::kLanes;
+
  public:
   using Element = In;
+  static constexpr bool kAny = !AsStored;  // elements of any type and number, kept as float32
   static_assert((Lanes == 8 || Lanes == 32) && N % P == 0 && N >= 4 && N <= 32);
+  static_assert(!kAny || std::is_same_v<In, float>);
   using Keys = std::conditional_t<AsStored && sizeof(In) == 2, ShortKeys, LongKeys>;
   using Word = typename Keys::Word;
   static_assert(Lanes * N <= ShortKeys::kColumn);
@@ -111,8 +115,7 @@ class HeldRow {
   }
 
   // Past the row's end is −inf. In packs: cols and the row's address are multiples of theirs.
-  __device__ void load(const In* row, float (&x)[N]) requires(P > 1) {
-    static_assert(P == Pack<In>::kLanes);
+  __device__ void load(const In* row, float (&x)[N]) requires(!kAny) {
 #pragma unroll
     for (int v = 0; v < N / P; ++v) {
       packs_[v] = DenseLogits<In>::nothing();
@@ -127,24 +130,21 @@ class HeldRow {
     __syncwarp();
   }
 
-  // The same of elements of any type, `stride` apart: they are kept as float32, so that one kernel serves all types.
-  __device__ void load(const void* row, DType dtype, std::int64_t stride, float (&x)[N])
-      requires(P == 1 && std::is_same_v<In, float>) {
-    const auto load_as = [&](const auto* from) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) {
-        const int c = column(j);
-        x[j] = c < cols_ ? widen(from[c * stride]) : minus_infinity<float>();
-      }
-    };
+  // The same of elements of any type and number, `stride` apart: kept as float32, so that one kernel serves all types.
+  // Four neighbours are one load where they lie so.
+  __device__ void load(const void* row, DType dtype, std::int64_t stride,
+                       float (&x)[N]) requires(kAny) {
     clear_keys();
     switch (dtype) {
-      case DType::f16: load_as(static_cast<const F16*>(row)); break;
-      case DType::bf16: load_as(static_cast<const BF16*>(row)); break;
-      default: load_as(static_cast<const float*>(row));
+      case DType::f16: load_as(static_cast<const F16*>(row), stride, x); break;
+      case DType::bf16: load_as(static_cast<const BF16*>(row), stride, x); break;
+      default: load_as(static_cast<const float*>(row), stride, x);
     }
 #pragma unroll
-    for (int j = 0; j < N; ++j) room_.x[column(j)] = x[j];
+    for (int j = 0; j < N; j += P) {
+      *reinterpret_cast<float4*>(room_.x + column(j)) =
+          make_float4(x[j], x[j + 1], x[j + 2], x[j + 3]);
+    }
     __syncwarp();
   }
 
@@ -209,7 +209,7 @@ class HeldRow {
 
  private:
   // Two elements of a word at once, where words hold two.
-  static constexpr bool kPaired = AsStored && sizeof(In) == 2 && P > 1;
+  static constexpr bool kPaired = AsStored && sizeof(In) == 2;
 
   __device__ unsigned word(int w) const { return packs_[w / 4].word[w % 4]; }
 
@@ -241,10 +241,39 @@ class HeldRow {
     }
   }
 
+  template <class Stored>
+  __device__ void load_as(const Stored* row, std::int64_t stride, float (&x)[N]) const {
+    struct alignas(P * sizeof(Stored)) Four {
+      Stored x[P];
+    };
+    if (stride == 1 && cols_ % P == 0 &&
+        reinterpret_cast<std::uintptr_t>(row) % sizeof(Four) == 0) {
+#pragma unroll
+      for (int j = 0; j < N; j += P) {
+        const int c = column(j);
+        Four four{};
+        if (c < cols_) four = *reinterpret_cast<const Four*>(row + c);
+#pragma unroll
+        for (int k = 0; k < P; ++k) {
+          x[j + k] = c < cols_ ? widen(four.x[k]) : minus_infinity<float>();
+        }
+      }
+      return;
+    }
+#pragma unroll 4
+    for (int c = lane_; c < Lanes * N; c += Lanes) {
+      room_.x[c] = c < cols_ ? widen(row[c * stride]) : minus_infinity<float>();
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = room_.x[column(j)];
+  }
+
   // A bit for each of the lane's elements.
   __device__ unsigned existing() const {
     const int packs = cols_ / P - lane_;  // from the lane's first on
-    const int own = packs <= 0 ? 0 : (packs + Lanes - 1) / Lanes * P;
+    int own = packs <= 0 ? 0 : (packs + Lanes - 1) / Lanes * P;
+    if constexpr (kAny) own += cols_ / P % Lanes == lane_ ? cols_ % P : 0;
     if constexpr (kPaired) return ((1U << own / 2) - 1) * 0x10001U;
     return own >= 32 ? ~0U : (1U << own) - 1;
   }
@@ -308,7 +337,7 @@ class HeldRow {
 
   int lane_, cols_;
   Room& room_;
-  Pack<In> packs_[N / P];  // where P is more than 1
+  Pack<In> packs_[N / P];
 };
 
 // Calls body.operator()<Lanes, N>() with what a plan has for rows of `cols`.
