@@ -179,15 +179,15 @@ constexpr std::size_t loss_scratch_bytes(const Problem& p) {
   return sizeof(double) * ((loss ? static_cast<std::size_t>(p.rows) : 0) + (gradient ? 1 : 0));
 }
 
-// Whether a plan takes the kernels for rows of whole packs (ops/softmax/whole.cuh). What these keep are floats, of 16 bits
-// twice the registers: clusters that come in rounds want more blocks at a time than they leave room for. Nor where a
-// row's bits shall not depend on how the others lie.
+// Whether a plan takes the kernels for rows of whole packs that are written as they are stored (ops/softmax/whole.cuh).
+// What these keep are floats, of 16 bits twice the registers: clusters that come in rounds want more blocks at a time than
+// they leave room for. Nor where a row's bits shall not depend on how the others lie.
 constexpr bool takes_whole(const Launch& launch, const Plan& plan, const Problem& p,
                            const Machine& m) {
   if (launch.kernel == Kernel::grid || plan.general || plan.looped) return false;
   const std::int64_t at_once = std::int64_t{m.gpu.processors} * m.gpu.processor_threads / 2;
   const bool in_rounds = plan.split > 1 && plan.blocks * plan.threads > at_once;
-  return p.packed_rows && !p.batch_invariant && !(in_rounds && size_of(p.in) == 2);
+  return p.packed_rows && p.out == p.in && !p.batch_invariant && !(in_rounds && size_of(p.in) == 2);
 }
 
 inline Plan plan_of(const Launch& launch, const Problem& p, const Machine& m) {

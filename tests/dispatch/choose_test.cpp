@@ -476,6 +476,9 @@ TEST(ChooseTest, RowsOfWholePacks) {
   EXPECT_TRUE(whole(rows(1, 128256, DType::f16)));
   EXPECT_TRUE(whole(rows(64, 128256, DType::f32)));
   EXPECT_FALSE(whole(rows(64, 128256, DType::f16)));  // 1024 blocks of 256 threads
+  Problem wider = rows(4096, 2048, DType::f16);
+  wider.out = DType::f32;
+  EXPECT_FALSE(whole(wider));
   Problem p = rows(4096, 256, DType::f32);
   p.packed_rows = false;
   EXPECT_FALSE(whole(p));

@@ -10,21 +10,21 @@
 
 namespace onepass::ops::softmax {
 
-template <class In, class Out, bool Logs>
+template <class T, bool Logs>
 class WholeRow {
  public:
   using Args = FlatArgs;
-  using Stored = Pack<In>;
-  using Held = Pack<In>;
+  using Stored = Pack<T>;
+  using Held = Pack<T>;
   using Partial = State<float>;
-  static constexpr int kLanes = Pack<In>::kLanes;
+  static constexpr int kLanes = Pack<T>::kLanes;
 
   __device__ WholeRow(const Args& args, std::int64_t row)
       : args_(args), row_(row), x_(static_cast<const Stored*>(row_of(args, args.in, row))) {}
 
   __device__ Stored fetch(int i) const { return x_[i]; }
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
-  __device__ static Stored nothing() { return DenseLogits<In>::nothing(); }
+  __device__ static Stored nothing() { return DenseLogits<T>::nothing(); }
 
   // Of a thread's packs what is written of them, but for what only the row's total tells: exp(z − m), m being their own
   // maximum, or z − m.
@@ -58,7 +58,7 @@ class WholeRow {
   template <int P>
   __device__ void finish(int first, int step, int end, const Kept<P>& kept,
                          const Partial& total) const {
-    auto* y = static_cast<Pack<Out>*>(row_of(args_, args_.out, row_));
+    auto* y = static_cast<Pack<T>*>(row_of(args_, args_.out, row_));
     const float by = last_step(kept.m, total);
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -80,17 +80,13 @@ class WholeRow {
     return (shift(m) - shift(total.m)) - (total.d == 0 ? 0 : log(total.d));
   }
 
-  __device__ static void put(Pack<Out>* y, int i, const float (&kept)[kLanes], float by) {
-    constexpr int kOut = Pack<Out>::kLanes;
+  __device__ static void put(Pack<T>* y, int i, const float (&kept)[kLanes], float by) {
     float values[kLanes];
 #pragma unroll
     for (int k = 0; k < kLanes; ++k) values[k] = Logs ? kept[k] + by : kept[k] * by;
-#pragma unroll
-    for (int b = 0; b < kLanes / kOut; ++b) {
-      Pack<Out> pack;
-      narrow_words<Out>(values + b * kOut, pack.word);
-      y[i * (kLanes / kOut) + b] = pack;
-    }
+    Pack<T> pack;
+    narrow_words<T>(values, pack.word);
+    y[i] = pack;
   }
 
   const Args& args_;
@@ -169,16 +165,14 @@ __global__ __launch_bounds__(
 // Calls body(Type<Row>).
 template <class Body>
 Status with_whole_row(const RowArgs& args, Body body) {
-  const auto as = [&]<class In, class Out>(Type<In>, Type<Out>) {
-    return args.op == Op::softmax ? body(Type<WholeRow<In, Out, false>>{})
-                                  : body(Type<WholeRow<In, Out, true>>{});
+  const auto as = [&]<class Stored>(Type<Stored>) {
+    return args.op == Op::softmax ? body(Type<WholeRow<Stored, false>>{})
+                                  : body(Type<WholeRow<Stored, true>>{});
   };
-  const bool same = args.out.dtype == args.logits.x.dtype;
   switch (args.logits.x.dtype) {
-    case DType::f16: return same ? as(Type<F16>{}, Type<F16>{}) : as(Type<F16>{}, Type<float>{});
-    case DType::bf16:
-      return same ? as(Type<BF16>{}, Type<BF16>{}) : as(Type<BF16>{}, Type<float>{});
-    default: return as(Type<float>{}, Type<float>{});
+    case DType::f16: return as(Type<F16>{});
+    case DType::bf16: return as(Type<BF16>{});
+    default: return as(Type<float>{});
   }
 }
 
