@@ -4,6 +4,7 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
+#include "ops/softmax/geometry.hpp"
 #include "ops/softmax/walk.cuh"
 
 namespace onepass::ops::softmax {
@@ -50,6 +51,24 @@ __device__ inline void softmax_on_chip(PackedRow<T> row, Pack<T>* stage, int sta
   for_each_pack([&, s = shift(all.m)](int i, float(&v)[kLanes]) {
     for (float& each : v) each = exponential(each - s);
     row.store(i, v, scale);
+  });
+}
+
+template <class T>
+__global__ __launch_bounds__(1024) void on_chip_kernel(Rows<T> a, int staged) {
+  extern __shared__ std::byte stage[];
+  __shared__ BlockMerge::Scratch scratch;
+  for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
+    softmax_on_chip<geometry::kHeldPacks>(a.packed(row), reinterpret_cast<Pack<T>*>(stage), staged,
+                                          scratch);
+  }
+}
+
+// With as much shared memory as planned.
+inline Status launch_on_chip(const RowArgs& args, const Plan& plan) {
+  const auto staged = static_cast<int>(plan.shared_bytes / kPackBytes);
+  return with_rows(args, [&]<class T>(Rows<T> rows) {
+    return launch(on_chip_kernel<T>, plan, args, rows, staged);
   });
 }
 
