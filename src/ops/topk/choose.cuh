@@ -63,6 +63,10 @@ class ChooseRow {
   __device__ ChooseRow(const Args& args, std::int64_t row, float factor, double temperature)
       : logits_(make(args, row, temperature)), factor_(kAny ? 1.0F : factor) {}
 
+  // The same row with the usual number of packs, for what does not depend on it and is compiled once.
+  using Usual = ChooseRow<In, Out>;
+  __device__ Usual usual() const { return Usual(logits_, factor_); }
+
   __device__ int packs() const { return logits_.packs(); }
   __device__ Stored fetch(int i) const { return logits_.fetch(i); }
   __device__ const Stored* address(int i) const { return logits_.address(i); }
@@ -143,6 +147,10 @@ class ChooseRow {
   }
 
  private:
+  template <class, class, int>
+  friend class ChooseRow;
+  __device__ ChooseRow(const Logits& logits, float factor) : logits_(logits), factor_(factor) {}
+
   __device__ static Logits make(const Args& args, std::int64_t row, double temperature) {
     if constexpr (kAny) {
       return Logits(args, row, temperature);

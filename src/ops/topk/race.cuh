@@ -186,8 +186,8 @@ class Racer {
 };
 
 // The tokens of [begin, end) fours: a few fours a thread on their way at a time. see(x) gets what was loaded, −inf where
-// there are no more, and leaves the logits of those that run.
-template <class Row, class See>
+// there are no more, and leaves the logits of those that run. Small: the instructions of one four serve all.
+template <bool Small, class Row, class See>
 __device__ inline Contest race(const Row& row, int cols, int begin, int end, const Noise& noise,
                                float start, See see) {
   constexpr int kAhead = 4;
@@ -203,10 +203,20 @@ __device__ inline Contest race(const Row& row, int cols, int begin, int end, con
       load_four(row, first + a * step, end, cols, aligned, z[a]);
     }
     see(z, first, step);
-#pragma unroll
-    for (int a = 0; a < kAhead; ++a) {
-      racer.run(z[a], first + a * step);
+    const auto run = [&](const float(&four)[4], int a) {
+      racer.run(four, first + a * step);
       if (a == kAhead - 1 || i == begin) racer.meet();
+    };
+    if constexpr (Small) {
+#pragma unroll 1
+      for (int a = 0; a < kAhead; ++a) {
+        run(z[0], a);
+#pragma unroll
+        for (int k = 0; k < 4 * (kAhead - 1); ++k) z[k / 4][k % 4] = z[k / 4 + 1][k % 4];
+      }
+    } else {
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) run(z[a], a);
     }
   }
   return racer.contest();
@@ -240,8 +250,8 @@ __device__ __noinline__ Raced race_all(const Row& of, int cols, int rank, int pa
     for (int j = 0; j < 4 * N; ++j) d += exponential(z[j / 4][j % 4] - shift(m));
     state = merge(state, {m, d});
   };
-  const Contest contest = race(row, cols, size * rank, min(fours, size * (rank + 1)), noise,
-                               start_of(row, cols), count);
+  const Contest contest = race<false>(row, cols, size * rank, min(fours, size * (rank + 1)), noise,
+                                      start_of(row, cols), count);
   const float guess = warp_fold(contest.guess(), Largest<float>());
   const Key winner = warp_fold(contest.may_win(guess) ? contest.key() : Key{0}, LargestKey());
   __syncthreads();

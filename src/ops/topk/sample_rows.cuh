@@ -33,11 +33,9 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
     return limit == 0 || key_of(x, index) >= limit ? exponential(row.z(x) - state.m) : 0.0F;
   };
 #pragma unroll 1
-  for (; ; counts = false) {
+  for (;; counts = false) {
     if (counts ? draw.top_k > 0 : draw.top_p < 1) {
-      const double all = counts       ? 1
-                         : limit > 0 ? search.sum(weigh)
-                                     : static_cast<double>(state.d);
+      const double all = counts ? 1 : limit > 0 ? search.sum(weigh) : static_cast<double>(state.d);
       const double wanted = counts ? static_cast<double>(draw.top_k) : draw.top_p * all;
       limit = max(limit, search.from(wanted, counts ? 1.0F : 0x1p31F / state.d, weigh));
     }
@@ -56,7 +54,7 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
       z[j / 4][j % 4] = left && row.z(x) >= least ? row.z(x) : minus_infinity<float>();
     }
   };
-  const Contest contest = race(row, cols, 0, (cols + 3) / 4, noise, state.m, keep_left);
+  const Contest contest = race<true>(row, cols, 0, (cols + 3) / 4, noise, state.m, keep_left);
   return winner_of_block(contest, shared.team.best.keys);
 }
 
@@ -80,7 +78,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   Chosen chosen;
   if (races) {
     const Raced raced =
-        race_all(row, cols, team.rank(), team.size(), noise_of(common, options, at), best);
+        race_all(row.usual(), cols, team.rank(), team.size(), noise_of(common, options, at), best);
     chosen = team.choose_offered(best, {raced.state, 0}, raced.best);
   } else {
     chosen = team.choose(part, best, Target{}, false);
@@ -93,7 +91,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
   Key winner = 0;
   bool has_x = false;
   if (valid && races && fabsf(state.m - start_of(row, cols)) > kFarFromStart) {
-    winner = race_of_left(draw, noise_of(common, options, at), row, cols, state, shared);
+    winner = race_of_left(draw, noise_of(common, options, at), row.usual(), cols, state, shared);
   } else if (valid && (races || draw.greedy)) {
     winner = chosen.keys[0];
     has_x = draw.greedy;
@@ -110,7 +108,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
     winner = has_x ? shared.winner : chosen.keys[0];
     __syncthreads();  // the candidates' memory is free
     if (!has_x) {
-      const Key left = race_of_left(draw, noise, row, cols, state, shared);
+      const Key left = race_of_left(draw, noise, row.usual(), cols, state, shared);
       if (left != 0) winner = left;  // or else the likeliest: nobody else is left, by rounding
     }
   }

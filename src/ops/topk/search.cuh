@@ -44,9 +44,11 @@ __device__ inline void each_element(const Row& row, int cols, bool all, Body bod
 #pragma unroll
       for (int a = 0; a < kAhead; ++a)
         x[a] = first + a * step < cols ? row.at(first + a * step) : 0;
+#pragma unroll 1
+      for (int i = first, a = 0; a < kAhead && i < cols; ++a, i += step) {
+        look(x[0], i);
 #pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        if (first + a * step < cols) look(x[a], first + a * step);
+        for (int b = 1; b < kAhead; ++b) x[b - 1] = x[b];
       }
     }
   } else {
@@ -58,13 +60,15 @@ __device__ inline void each_element(const Row& row, int cols, bool all, Body bod
       for (int a = 0; a < kAhead; ++a) {
         if (first + a * step < row.packs()) pack[a] = row.fetch(first + a * step);
       }
-#pragma unroll
-      for (int a = 0; a < kAhead; ++a) {
-        if (first + a * step >= row.packs()) break;
+      // One pack's instructions serve all: the others move up to its place.
+#pragma unroll 1
+      for (int i = first, a = 0; a < kAhead && i < row.packs(); ++a, i += step) {
         float x[Row::kLanes];
-        Row::values(pack[a], x);
+        Row::values(pack[0], x);
 #pragma unroll
-        for (int k = 0; k < Row::kLanes; ++k) look(x[k], row.column(first + a * step) + k);
+        for (int k = 0; k < Row::kLanes; ++k) look(x[k], row.column(i) + k);
+#pragma unroll
+        for (int b = 1; b < kAhead; ++b) pack[b - 1] = pack[b];
       }
     }
     if (thread < row.edges()) look(row.edge(thread), row.edge_column(thread));
