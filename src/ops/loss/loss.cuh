@@ -45,6 +45,7 @@ class LossRow {
   using Held = typename Logits::Held;
   using Edge = typename Logits::Edge;
   static constexpr bool kSmooths = std::is_void_v<Out>;
+  static constexpr bool kFolds = true;
   using Join = std::conditional_t<kSmooths, MergeClasses<T>, Merge<T>>;
   using Partial = typename Join::Value;
 
@@ -243,7 +244,6 @@ class LossRow {
 
 struct LossRows {
   static constexpr bool kWidens = false;
-  static constexpr bool kFolds = true;
   template <class In, class Out>
   using Row = LossRow<In, Out>;
 };

@@ -95,7 +95,7 @@ Status run_block(const RowArgs& args, const Plan& plan) {
     if constexpr (kTakesAny<Row>) {
       return run(block_rows<Row, gpu_rows::kAnyPacks, true>);
     } else {
-      if constexpr (Rows::kFolds) {
+      if constexpr (Row::kFolds) {
         if (plan.looped && traffic(args.op).writes == 0) {
           return launch_row_clusters(fold_rows<Row>, args, plan, plan.chunk);
         }

@@ -45,7 +45,13 @@ Status register_packed(const RowArgs& args, const Plan& plan) {
       case 1: return launch(register_packed_kernel<T, 1>, plan, args, rows);
       case 2: return launch(register_packed_kernel<T, 2>, plan, args, rows);
       case 4: return launch(register_packed_kernel<T, 4>, plan, args, rows);
-      default: return launch(register_packed_kernel<T, 8>, plan, args, rows);
+      default: break;
+    }
+    if constexpr (sizeof(T) == 4) {  // the longest row of 16 bits has half as many packs
+      return launch(register_packed_kernel<T, 8>, plan, args, rows);
+    } else {
+      return Status{Code::internal, "register_packed: no kernel has " + std::to_string(plan.packs) +
+                                        " packs a thread"};
     }
   });
 }

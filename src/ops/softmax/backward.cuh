@@ -160,6 +160,7 @@ class BackwardRow {
   using Store = StoreFor<In, Out>;
   using Join = Add<T>;
   using Partial = T;
+  static constexpr bool kFolds = false;
 
   __device__ BackwardRow(const Args& args, std::int64_t row)
       : args_(args), row_(row), pair_(args, row) {}
@@ -236,7 +237,6 @@ class BackwardRow {
 
 struct BackwardRows {
   static constexpr bool kWidens = false;
-  static constexpr bool kFolds = false;
   template <class In, class Out>
   using Row = BackwardRow<In, Out>;
 };

@@ -18,6 +18,8 @@ class ForwardRow {
   using Edge = typename Logits::Edge;
   using Join = Merge<T>;
   using Partial = State<T>;
+  static constexpr bool kFolds =
+      std::is_same_v<In, Out>;  // a row of which nothing is written has no wider output
 
   __device__ ForwardRow(const Args& args, std::int64_t row)
       : args_(args), row_(row), logits_(args, row) {}
@@ -115,7 +117,6 @@ class ForwardRow {
 
 struct ForwardRows {
   static constexpr bool kWidens = true;  // f16 and bf16 to f32 has kernels of its own
-  static constexpr bool kFolds = true;
   template <class In, class Out>
   using Row = ForwardRow<In, Out>;
 };

@@ -88,7 +88,7 @@ Status gpu_sort(const RowArgs& args, const Plan& plan) {
   const auto at_once = static_cast<std::int64_t>(
       plan.scratch_bytes / (static_cast<std::size_t>(size) * gpu_choose::kKeyBytes));
   auto* keys = reinterpret_cast<Key*>(args.workspace);
-  return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
+  return with_choose_row<gpu_choose::kFewPacks>(args, plan, [&]<class Row>(Type<Row>) {
     for (RowArgs some = args; some.first_row < args.end_row; some.first_row += at_once) {
       Plan part = plan;
       part.blocks = std::min(at_once, args.end_row - some.first_row);

@@ -7,19 +7,20 @@
 
 namespace onepass::ops::topk {
 
-// Calls body(Type<Row>) with the row of a stored type that a plan has.
-template <class In, class Body>
+// Calls body(Type<Row>) with the row of a stored type that a plan has, of up to so many packs a thread.
+template <class In, int MostPacks = gpu_choose::kManyPacks, class Body>
 Status with_choose_row_of(const Plan& plan, Body body) {
   if (plan.general) return body(Type<ChooseRow<In, void>>{});
-  if (plan.packs == gpu_choose::kManyPacks) {
-    return body(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
+  if constexpr (MostPacks == gpu_choose::kManyPacks) {
+    if (plan.packs == MostPacks) return body(Type<ChooseRow<In, In, MostPacks>>{});
   }
   return body(Type<ChooseRow<In, In>>{});
 }
-template <class Body>
+template <int MostPacks = gpu_choose::kManyPacks, class Body>
 Status with_choose_row(const RowArgs& args, const Plan& plan, Body body) {
-  return with_stored(args,
-                     [&]<class In>(Type<In>) { return with_choose_row_of<In>(plan, body); });
+  return with_stored(args, [&]<class In>(Type<In>) {
+    return with_choose_row_of<In, MostPacks>(plan, body);
+  });
 }
 
 template <class Place = Operand>
