@@ -32,7 +32,7 @@ Problem problem_of(const Case& c) {
     return offset % lanes == 0 &&
            std::ranges::all_of(moving, [&](std::size_t i) { return strides[i] % lanes == 0; });
   };
-  p.aligned_rows = aligned(c.in, c.offset);
+  p.aligned_rows = !p.unit_stride || aligned(c.in, c.offset);
   p.packed_rows = (c.op == Op::softmax || c.op == Op::log_softmax) && p.even_rows &&
                   p.unit_stride && p.aligned_rows &&
                   p.cols % std::max(pack_lanes(c.in), pack_lanes(c.out)) == 0 &&

@@ -101,7 +101,7 @@ struct Problem {
   DType out = DType::f32;
   bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
   bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
-  bool aligned_rows = false;  // every row of the input begins at a multiple of 16 bytes
+  bool aligned_rows = false;  // every row of the input begins at a multiple of 16 bytes, or its elements lie apart
   bool packed_rows = false;   // softmax's and log_softmax's: rows in whole packs of 16, in and out
   bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype

@@ -43,7 +43,7 @@ constexpr int packs_each(bool general, bool alone, std::int64_t few_stages) {
 constexpr int tile_bytes(int packs) { return packs == kGeneralPacks ? 64 : packs * kPackBytes; }
 
 constexpr std::int64_t packs(const Problem& p) {
-  const std::int64_t n = is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride)
+  const std::int64_t n = is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows)
                                        : p.cols / pack_lanes(p.in);
   return std::max<std::int64_t>(n, 1);
 }

@@ -61,7 +61,7 @@ constexpr bool is_general(const Problem& p) {
 // partial, and elements that lie apart are counted as if it began with a pack.
 constexpr std::int64_t packs(const Problem& p) {
   if (!is_general(p)) return p.cols / pack_lanes(p.in);
-  return most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride);
+  return most_packs(p.cols, p.in, p.aligned_rows);
 }
 
 constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; }

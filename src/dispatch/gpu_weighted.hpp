@@ -9,7 +9,7 @@ namespace onepass::gpu_rows {
 inline constexpr int kWeightedPacks = 2;  // a thread has on their way at a time
 
 constexpr std::int64_t weighted_packs(const Problem& p) {
-  return std::max<std::int64_t>(1, most_packs(p.cols, p.in, p.aligned_rows || !p.unit_stride));
+  return std::max<std::int64_t>(1, most_packs(p.cols, p.in, p.aligned_rows));
 }
 
 // A pack as it is kept until the row is known: its logits, and the shares of its classes.

@@ -5,6 +5,7 @@
 #include "cli/call.hpp"
 #include "cli/case.hpp"
 #include "cli/verify.hpp"
+#include "dispatch/gpu_rows.hpp"
 #include "ops/row/check.hpp"
 #include "ops/variant.hpp"
 #include "runtime/gpu.hpp"
@@ -66,6 +67,23 @@ TEST(DeviceTest, RowsThatBeginAtABoundary) {
   EXPECT_FALSE(aligned("softmax 5x8 f32 offset=1"));
   EXPECT_FALSE(aligned("softmax 1x8 bf16 offset=4"));
   EXPECT_FALSE(aligned("softmax 3x8 f32 pad=1"));
+}
+
+// Elements of the output that lie apart say nothing of where the input's rows begin.
+TEST(DeviceTest, ADenseInputBesideAStridedOutput) {
+  alignas(16) float memory[1024] = {};
+  const auto packs = [&](std::int64_t x_stride, std::int64_t y_stride) {
+    constexpr std::int64_t rows = 3, cols = 5;
+    RowArgs args;
+    const Status status = check_softmax(
+        Op::softmax, {memory, DType::f32, {rows, cols}, {cols * x_stride, x_stride}},
+        Tensor(memory + 512, DType::f32, {rows, cols}, {cols * y_stride, y_stride}), {}, args);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return gpu_rows::packs(describe(args));
+  };
+  EXPECT_EQ(packs(1, 2), 3);  // row 1 begins with the last element of a pack
+  EXPECT_EQ(packs(2, 1), 2);
+  EXPECT_EQ(packs(2, 2), 2);
 }
 
 TEST(DeviceTest, RowsThatBeginAndEndAtOne) {

@@ -84,6 +84,33 @@ TEST_F(RowsGpuTest, AThousandRepeatsAreTheSameBits) {
   }
 }
 
+TEST_F(RowsGpuTest, RowsBetweenBoundariesAreWrittenWholeWhereOutputsAreStrided) {
+  constexpr std::int64_t rows = 6;
+  for (const std::int64_t cols : {5, 13, 29, 1001, 20001}) {
+    std::vector<float> x(static_cast<std::size_t>(rows * cols));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7);
+    std::vector<float> expected(2 * x.size()), got(2 * x.size());
+    const std::int64_t strides[] = {2 * cols, 2};
+    const std::int64_t shape[] = {rows, cols};
+    ASSERT_TRUE(softmax(Context::cpu(), {x.data(), DType::f32, {rows, cols}},
+                        Tensor(expected.data(), DType::f32, shape, strides))
+                    .ok());
+    gpu::Buffer in, out;
+    ASSERT_TRUE(in.allocate(x.size() * sizeof(float)).ok());
+    ASSERT_TRUE(out.allocate(got.size() * sizeof(float)).ok());
+    ASSERT_TRUE(gpu::upload(in.data(), x.data(), x.size() * sizeof(float)).ok());
+    ASSERT_TRUE(gpu::fill(out.data(), 0xFF, got.size() * sizeof(float)).ok());
+    ASSERT_TRUE(softmax(Context::cuda(), {in.data(), DType::f32, {rows, cols}},
+                        Tensor(out.data(), DType::f32, shape, strides))
+                    .ok());
+    ASSERT_TRUE(gpu::synchronize().ok());
+    ASSERT_TRUE(gpu::download(got.data(), out.data(), got.size() * sizeof(float)).ok());
+    for (std::size_t i = 0; i < got.size(); i += 2) {
+      ASSERT_NEAR(got[i], expected[i], 1e-6) << cols << " columns, element " << i / 2;
+    }
+  }
+}
+
 TEST_F(RowsGpuTest, AGraphReplaysTheSameBits) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);

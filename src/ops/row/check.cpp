@@ -237,6 +237,7 @@ Problem describe(const RowArgs& args) {
     const auto step = in.row_strides[i] * static_cast<std::int64_t>(size_of(in.dtype));
     p.aligned_rows = p.aligned_rows && (args.space.extent[i] == 1 || step % 16 == 0);
   }
+  p.aligned_rows = p.aligned_rows || (!one && in.col_stride != 1);
   p.packed_rows = (args.op == Op::softmax || args.op == Op::log_softmax) &&
                   in_packs(args.space, in) && in_packs(args.space, args.out);
   p.plain = z.plain() && args.label_smoothing == 0;
