@@ -178,7 +178,10 @@ void fuzz_results(Input input) {
 void fuzz_ncu(Input input) {
   std::vector<cli::Counters> launches;
   const Status status = cli::parse_ncu(text_of(input), launches);
-  if (!status.ok()) require_reason(status);
+  (void)cli::ncu_complaint(text_of(input), text_of(input).substr(input.size() / 2));
+  if (!status.ok()) return require_reason(status);
+  if (launches.empty()) return;
+  (void)cli::what_moved(launches.front(), cli::joined(launches));
 }
 
 }  // namespace onepass::fuzz

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/files.hpp"
+#include "cli/ncu.hpp"
 #include "cli/results.hpp"
 #include "dispatch/gpu_tuning.hpp"
 
@@ -127,18 +128,33 @@ Seeds results_seeds(const std::string&) {
           with("12.34", "1e400"),
           with("\"schema\": 1", "\"schema\": 2"),
           with("\"threads\": 2", "\"threads\": -2"),
-          with("\"threads\": 2", "\"threads\": " + std::string(200, '[')),
+          with("\"threads\": 2", "\"threads\": " + std::string(99, '[') + std::string(99, ']')),
           "{\"schema\": 1, \"environment\": {}, \"limits\": {}, \"rows\": []}",
           "processor : 0\nmodel name\t: Some CPU\n",
           "CPU implementer : 0x41\nCPU part : 0xd40\n"};
 }
 
+// What ncu prints: names, units, and a line a launch.
 Seeds ncu_seeds(const std::string&) {
-  return {
-      "==PROF== Connected\n\"ID\",\"Kernel "
-      "Name\",\"dram__bytes_read.sum\",\"gpu__time_duration.sum\"\n"
-      "\"\",\"\",\"Mbyte\",\"us\"\n\"0\",\"void f(int, \"\"x\"\")\",\"1,234.5\",\"3.25\"\n"
-      "\"1\",\"g\",\"n/a\",\"4\"\n==PROF== Disconnected\n"};
+  std::string names = "\"ID\",\"Kernel Name\"", units = "\"\",\"\"", values;
+  for (const cli::Metric& metric : cli::ncu_metrics()) {
+    const auto counts = [&](std::string_view what) {
+      return metric.name.find(what) != std::string_view::npos;
+    };
+    const std::string_view unit = counts("bytes")      ? "byte"
+                                  : counts("duration") ? "ns"
+                                  : counts("register") ? "register/thread"
+                                                       : "%";
+    names += fmt::format(",\"{}\"", metric.name);
+    units += fmt::format(",\"{}\"", unit);
+    values += fmt::format(",\"{}\"", counts("bytes") ? "67,108,864" : "40.25");
+  }
+  const std::string head = fmt::format("==PROF== Connected\n{}\n{}\n", names, units);
+  const std::string first = fmt::format("\"0\",\"void f(int, \"\"x\"\")\"{}\n", values);
+  std::string second = first;
+  second.replace(second.find("40.25"), 5, "90.5");
+  return {head + first + second + "==PROF== Disconnected\n", head + first,
+          "==ERROR== no permission\nerror: no GPU\n"};
 }
 
 constexpr std::string_view kProblemWords =
