@@ -18,7 +18,7 @@ constexpr std::int64_t kFarthest = std::numeric_limits<std::int64_t>::max();
 
 // Elements of a tensor: enough for every path of a row, seldom enough for many threads.
 std::int64_t most_elements(Bytes& bytes) {
-  if (bytes.one_in(128)) return 1 << 16;
+  if (bytes.one_in(128)) return 1 << 15;
   return bytes.one_in(16) ? 1 << 13 : 1 << 10;
 }
 
