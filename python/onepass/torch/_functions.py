@@ -3,7 +3,7 @@
 Options are those of the functions of the same name in `onepass`; `dim` is their `axis`.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from onepass.torch import _attention, _choices, _losses, _rows
 from onepass.torch._schema import Logits, number_or_rows, pack_mask, signed, straight
 
 _Window = tuple[int, int] | None
-_Mask = Tensor | tuple[Tensor | None, Tensor | None] | None
+_Mask: TypeAlias = Tensor | tuple[Tensor | None, Tensor | None] | None
 
 
 def _row_function(name: str, summary: str) -> Any:
