@@ -293,7 +293,8 @@ TEST(GateTest, FaintWeightsRenormalizedAreFinite) {
                    {.bias = bias.tensor(), .renormalize = true})
                   .ok());
   EXPECT_EQ(experts.get(0), 1);
-  for (std::int64_t i = 0; i < 2; ++i) EXPECT_TRUE(weights.get(i) >= 0 && weights.get(i) <= 1) << weights.get(i);
+  for (std::int64_t i = 0; i < 2; ++i)
+    EXPECT_TRUE(weights.get(i) >= 0 && weights.get(i) <= 1) << weights.get(i);
 }
 
 TEST(GateTest, ABiasChoosesAndDoesNotWeigh) {
