@@ -50,8 +50,7 @@ Status register_packed(const RowArgs& args, const Plan& plan) {
     if constexpr (sizeof(T) == 4) {  // the longest row of 16 bits has half as many packs
       return launch(register_packed_kernel<T, 8>, plan, args, rows);
     } else {
-      return Status{Code::internal, "register_packed: no kernel has " + std::to_string(plan.packs) +
-                                        " packs a thread"};
+      return Status{Code::internal, "register_packed: no kernel has so many packs a thread"};
     }
   });
 }
