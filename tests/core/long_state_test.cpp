@@ -24,14 +24,14 @@ LongState fold_long(std::int64_t count, const std::function<float(std::int64_t)>
 TEST(LongStateTest, OneTakesMillionsOfCrumbs) {
   const float crumb = std::log(1e-9F);
   const LongState row = fold_long(1 << 20, [&](std::int64_t i) { return i == 0 ? 0.0F : crumb; });
-  const double exact = std::log1p(((1 << 20) - 1) * static_cast<double>(std::exp(crumb)));
+  const double exact = std::log1p(((1 << 20) - 1) * std::exp(static_cast<double>(crumb)));
   EXPECT_NEAR(logsumexp(row), exact, 1e-14);
 }
 
 TEST(LongStateTest, EqualWeightsDoNotDrift) {
   const float z = -0.7F;
   const LongState row = fold_long(1 << 20, [&](std::int64_t i) { return i == 0 ? 0.0F : z; });
-  const double weight = static_cast<double>(std::exp(z));
+  const double weight = std::exp(static_cast<double>(z));
   EXPECT_NEAR(row.d + row.lost, 1 + ((1 << 20) - 1) * weight, 1e-10);
 }
 
