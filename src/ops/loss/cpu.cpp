@@ -66,10 +66,15 @@ struct LossBody {
       row.z.with_tile(c, n, keep.buffers, [&](auto* z) ONEPASS_INLINE {
         if (with_state) total.state = FoldTile(d, z, n, total.state);
         if (args.label_smoothing == 0) return;
-        total.sum += static_cast<double>(
-            SumOf(d, z, n, minus_infinity<T>(), [none](auto& v, size_t) ONEPASS_INLINE {
-              for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), each);
-            }));
+        // A tile of the largest numbers would add up to an infinity: as 1 / kTile of them it does not.
+        const V part = hn::Set(d, T(1) / T(kTile));
+        total.sum += static_cast<double>(kTile) *
+                     static_cast<double>(
+                         SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t) ONEPASS_INLINE {
+                           for (V& each : v) {
+                             each = hn::IfThenZeroElse(hn::Eq(each, none), hn::Mul(each, part));
+                           }
+                         }));
         total.count += static_cast<double>(
             SumOf(d, z, n, minus_infinity<T>(), [=](auto& v, size_t) ONEPASS_INLINE {
               for (V& each : v) each = hn::IfThenZeroElse(hn::Eq(each, none), hn::Set(d, T(1)));
