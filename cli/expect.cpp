@@ -141,7 +141,7 @@ void expect_backward(const Call& call, const RowBounds& row, std::int64_t r, con
     const double size =
         log ? finite_size(dy[at]) + weight * total : weight * (finite_size(dy[at]) + total);
     const double error = unit * slope * size * (spec.softcap > 0 ? 4 : 1);
-    sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
+    sink.out(call.index(r, c), row.rounded(dx[at], std::isnan(error) ? 0 : error));
   }
 }
 
@@ -253,7 +253,7 @@ void expect_loss_backward(const Call& call, const RowBounds& row, std::int64_t r
         slope * (weight * (row.weight_error(at) + given + unit + row.logit_error(at)) +
                  unit * other + lost) +
         unit * 4 * finite_size(dx[at]);
-    sink.out(call.index(r, c), row.rounded(dx[at], std::isfinite(error) ? error : 0));
+    sink.out(call.index(r, c), row.rounded(dx[at], std::isnan(error) ? 0 : error));
   }
 }
 
