@@ -11,6 +11,6 @@ endif()
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 run(${CMAKE_COMMAND} --build ${build_dir} --parallel ${cores} --target onepass_fuzz)
 set(ENV{OMP_WAIT_POLICY} passive)
-# Other inputs every day, the same ones all day.
-set(seed 20261119)  # one for all: a test that fails has to fail again
+# The same inputs each time: a test that fails has to fail again.
+set(seed 20261119)
 run(${build_dir}/fuzz/onepass_fuzz run --seconds ${seconds} --seed ${seed} --findings ${build_dir}/findings)
