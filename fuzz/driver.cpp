@@ -1,7 +1,7 @@
 // Fuzzing without libFuzzer, with any compiler and on a GPU; and what is to be done with a finding.
 //
 //     onepass_fuzz run [--target api] [--calls N] [--seconds S] [--seed S] [--device cuda] [--findings DIR]
-//     onepass_fuzz reproduce TARGET FILE…
+//     onepass_fuzz reproduce [--device cuda] TARGET FILE…
 //     onepass_fuzz seeds TARGET DIR
 #include <fmt/format.h>
 #include <unistd.h>
@@ -39,13 +39,14 @@ void keep_input() {
   if (running.folder.empty()) return;
   const std::string path = fmt::format("{}/{}-{}", running.folder, running.target, ::getpid());
   (void)cli::write_file_atomically(path, running.input);
-  fmt::print(stderr, "The input is in {}\nonepass_fuzz reproduce {} {}\n", path, running.target,
-             path);
+  fmt::print(stderr, "The input is in {}\nonepass_fuzz reproduce{} {} {}\n", path,
+             device == Device::cuda ? " --device cuda" : "", running.target, path);
   std::fflush(stderr);
 }
 
 void ended(int signal) {
   fmt::print(stderr, "{}: ended by signal {}\n", running.target, signal);
+  if (signal == SIGALRM) fmt::print(stderr, "{}", meaning());  // no finding has said it
   keep_input();
   std::_Exit(1);
 }
@@ -200,8 +201,8 @@ int usage(std::string_view what) {
   fmt::print(
       stderr,
       "onepass_fuzz: {}\nonepass_fuzz run [--target NAME] [--calls N] [--seconds S] [--seed S] "
-      "[--device cuda] [--findings DIR]\nonepass_fuzz reproduce TARGET FILE...\nonepass_fuzz seeds "
-      "TARGET DIR\n"
+      "[--device cuda] [--findings DIR]\nonepass_fuzz reproduce [--device cuda] TARGET FILE...\n"
+      "onepass_fuzz seeds TARGET DIR\n"
       "Targets:",
       what);
   for (const Target& each : targets()) fmt::print(stderr, " {}", each.name);
@@ -215,8 +216,17 @@ bool parse(std::string_view text, Number& out) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+bool parse_device(std::string_view name) {
+  device = name == "cuda" ? Device::cuda : Device::cpu;
+  return name == "cuda" || name == "cpu";
+}
+
 int main_of(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "reproduce" && argc > 3 && argv[2] == std::string_view("--device")) {
+    if (!parse_device(argv[3])) return usage(fmt::format("bad flag: --device {}", argv[3]));
+    argc -= 2, argv += 2;
+  }
   if (command == "reproduce" || command == "seeds") {
     const Target* target = argc > 3 ? find_target(argv[2]) : nullptr;
     if (target == nullptr) return usage(fmt::format("{} needs a target and a path", command));
@@ -240,8 +250,7 @@ int main_of(int argc, char** argv) {
     } else if (name == "--findings") {
       flags.findings = value;
     } else if (name == "--device") {
-      device = value == "cuda" ? Device::cuda : Device::cpu;
-      good = value == "cuda" || value == "cpu";
+      good = parse_device(value);
     } else {
       good = false;
     }

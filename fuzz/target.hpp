@@ -33,6 +33,7 @@ inline bool speaks = false;
 
 // What the input that runs means, for people; printed with a finding.
 void meaning(std::function<std::string()> text);
+std::string meaning();
 
 // Says what is wrong, and ends the program.
 [[noreturn]] void finding(const std::string& what);

@@ -210,9 +210,10 @@ void meaning(std::function<std::string()> text) {
   if (speaks) std::fflush(stdout);
 }
 
+std::string meaning() { return meant && !speaks ? meant() : ""; }
+
 void finding(const std::string& what) {
-  fmt::print(stderr, "FINDING: {}\n", what);
-  if (meant && !speaks) fmt::print(stderr, "{}", meant());
+  fmt::print(stderr, "FINDING: {}\n{}", what, meaning());
   std::fflush(stderr);
   std::abort();
 }
