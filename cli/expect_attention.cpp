@@ -34,6 +34,7 @@ class Bounds {
     // Tensor cores take weights of 16 bits.
     const bool rounds = spec.device == Device::cuda && size_of(spec.in) == 2;
     const double weight_rounding = rounds ? epsilon(spec.in) / 2 : 0;
+    if (rounds) weight_floor_ = smallest(spec.in) / 2;
     for (std::size_t t = 0; t < row.z.size(); ++t) {
       term_error_.push_back(logit_error(t) + state_error_ + weight_rounding + kUnit * walk_);
     }
@@ -52,8 +53,9 @@ class Bounds {
     for (std::size_t t = 0; t < row_.z.size(); ++t) {
       const double size = finite_size(p_[t] * v[t * dim + j]);
       error += size * term_error_[t];
-      // A weight below the smallest normal number may be gone.
-      error += finite_size(std::min(p_[t], smallest(DType::f32)) * v[t * dim + j]);
+      // A weight below the smallest normal number may be gone, and f16 rounds those below its own to multiples.
+      const double lost = std::min(p_[t], std::max(smallest(DType::f32), weight_floor_));
+      error += finite_size(lost * v[t * dim + j]);
     }
     return {value, error + finite_size(value) * epsilon(spec_.out) * 0.51 + smallest(spec_.out) +
                        smallest(DType::f32)};
@@ -75,7 +77,8 @@ class Bounds {
   oracle::Row p_;
   double m_ = -std::numeric_limits<double>::infinity();
   double walk_ = 0, state_error_ = 0;
-  oracle::Row term_error_;  // of p[t] · v[t], relative to it
+  double weight_floor_ = 0;  // half of what the smallest weights of 16 bits are multiples of
+  oracle::Row term_error_;   // of p[t] · v[t], relative to it
 };
 
 // A call's tensors, as the oracle wants them.
