@@ -180,8 +180,9 @@ struct WeightedBody {
     Partial tile = Partial{};
     const State<T> state = with_state ? FoldTile(d, z, n, identity<T>()) : identity<T>();
     tile.state = state;
-    const V half = hn::Set(d, T(0.5));
-    const V by = hn::Set(d, half_shift(state.m));
+    // Of a tile of the largest numbers even the halves would add up to an infinity: what is summed is 1 / kTile of them.
+    const V half = hn::Set(d, T(0.5) / T(kTile));
+    const V by = hn::Set(d, half_shift(state.m) / T(kTile));
     if (smooths()) {
       const T* w = class_weights(row, c, n, buffers.other);
       tile.count = SumOfPairs(d, w, z, n, [=](V, V v) ONEPASS_INLINE {
@@ -190,17 +191,18 @@ struct WeightedBody {
       tile.weight = SumOfPairs(d, w, z, n, [=](V each, V v) ONEPASS_INLINE {
         return hn::IfThenZeroElse(hn::Eq(v, none), each);
       });
-      tile.spread = SumOfPairs(d, w, z, n, [=](V each, V v) ONEPASS_INLINE {
-        return hn::IfThenZeroElse(hn::Eq(v, none), hn::Mul(each, hn::MulSub(v, half, by)));
-      });
+      tile.spread =
+          kTile * SumOfPairs(d, w, z, n, [=](V each, V v) ONEPASS_INLINE {
+            return hn::IfThenZeroElse(hn::Eq(v, none), hn::Mul(each, hn::MulSub(v, half, by)));
+          });
     }
     if (!row.has_target) {
       const T* a = shares_of(row, c, n, buffers);
       tile.share = SumOfPairs(d, a, z, n, [](V each, V) ONEPASS_INLINE { return each; });
-      tile.drawn = SumOfPairs(d, a, z, n, [=](V each, V v) ONEPASS_INLINE {
-        return hn::IfThenZeroElse(hn::Eq(each, hn::Zero(d)),
-                                  hn::Mul(each, hn::MulSub(v, half, by)));
-      });
+      tile.drawn = kTile * SumOfPairs(d, a, z, n, [=](V each, V v) ONEPASS_INLINE {
+                     return hn::IfThenZeroElse(hn::Eq(each, hn::Zero(d)),
+                                               hn::Mul(each, hn::MulSub(v, half, by)));
+                   });
     }
     total = merge(total, tile);
   }

@@ -91,16 +91,18 @@ class LossRow {
     for (int p = 0; p < P; ++p) {
       if (p >= live) break;
       T z[kLanes];
+      T weights[kLanes];
       Logits::values(held[p], z);
 #pragma unroll
       for (int k = 0; k < kLanes; ++k) {
-        state.d += exponential(z[k] - s);
+        weights[k] = exponential(z[k] - s);
         if constexpr (kSmooths) {
           const bool possible = z[k] != minus_infinity<T>();
-          sum += possible ? z[k] : T(0);
+          sum += possible ? z[k] * kPart : T(0);
           count += possible ? T(1) : T(0);
         }
       }
+      state.d += pairwise_sum(weights);
     }
     if constexpr (kSmooths) {
       return {state, sum, count};
@@ -184,6 +186,8 @@ class LossRow {
  private:
   static constexpr int kLanes = Logits::kLanes;
   using SlopeOf = std::conditional_t<std::is_void_v<Out>, Slope<T>, NoSlope<T>>;
+  // The largest logits would add up to inf: so small a part of each does not.
+  static constexpr T kPart = T(0x1p-40);
 
   __device__ bool knows_lse() const { return writes() && args_.lse && !args_.loss; }
   __device__ bool is_class() const { return target_ >= 0 && target_ < cols_of(args_); }
@@ -227,7 +231,7 @@ class LossRow {
         smoothing() < T(1) ? (T(1) - smoothing()) * ((state.m - target_logit()) + log_d) : T(0);
     if constexpr (kSmooths) {
       if (smoothing() > T(0)) {
-        loss += smoothing() * ((state.m - total.sum / total.count) + log_d);
+        loss += smoothing() * ((state.m - total.sum / total.count / kPart) + log_d);
       }
     }
     return args_.z_loss == 0 ? loss : loss + static_cast<T>(args_.z_loss) * lse * lse;

@@ -139,6 +139,7 @@ class WeightedRow {
     for (int p = 1; p < P; ++p) m = larger_or_nan(largest_or_nan(held[p].z.z), m);
     const T s = shift(m);
     const T half = half_shift(m);
+    constexpr T kPart = T(0x1p-10);  // the largest logits would add up to inf
     T d = 0, count = 0, weight = 0, spread = 0, share = 0, drawn = 0;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -146,12 +147,14 @@ class WeightedRow {
       if (i >= end) break;
       const Values<T, kLanes>& z = held[p].z;
       const Values<T, kLanes>& a = held[p].share;
+      T e[kLanes];
 #pragma unroll
       for (int k = 0; k < kLanes; ++k) {
-        d += exponential(z.z[k] - s);
+        e[k] = exponential(z.z[k] - s);
         share += a.z[k];
-        drawn += a.z[k] == T(0) ? T(0) : a.z[k] * (z.z[k] / T(2) - half);
+        drawn += a.z[k] == T(0) ? T(0) : a.z[k] * ((z.z[k] / T(2) - half) * kPart);
       }
+      d += pairwise_sum(e);
       if (!smooths()) continue;
       const Values<T, kLanes> w = weights(i);
 #pragma unroll
@@ -159,10 +162,11 @@ class WeightedRow {
         const bool possible = z.z[k] != minus_infinity<T>();
         count += possible ? T(1) : T(0);
         weight += possible ? w.z[k] : T(0);
-        spread += possible ? w.z[k] * (z.z[k] / T(2) - half) : T(0);
+        spread += possible ? w.z[k] * ((z.z[k] / T(2) - half) * kPart) : T(0);
       }
     }
-    return {{m, d}, count, weight, spread, share, drawn};
+    const double whole = 1 / static_cast<double>(kPart);
+    return {{m, d}, count, weight, whole * spread, share, whole * drawn};
   }
 
   __device__ bool writes() const { return args_.op == Op::cross_entropy_backward; }
