@@ -53,14 +53,13 @@ ONEPASS_FORCED V SumOfPack(const V (&pack)[K]) {
 }
 
 // Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0. A long run of equal terms would round
-// the same way at every step, so what rounding takes off is kept where a tile has hundreds of packs or is float64, which
-// is rare, and packs are summed in short runs where it has dozens.
+// the same way at every step, so packs are summed in short runs; where a tile has hundreds of them or is float64, which is
+// rare, what rounding takes off is kept.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
 ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
   constexpr size_t kRun = 8;
   constexpr bool kKeepsLost = sizeof(T) == 8 || hn::MaxLanes(D()) == 1;
-  constexpr bool kRuns = !kKeepsLost && kPack * hn::MaxLanes(D()) < 64;
   V sum = hn::Zero(d);
   V run = hn::Zero(d);  // or what was lost
   size_t packs = 0;
@@ -74,11 +73,9 @@ ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
       sum = total;
     } else {
       run = hn::Add(run, pack);
-      if constexpr (kRuns) {
-        if (++packs % kRun != 0) return;
-        sum = hn::Add(sum, run);
-        run = hn::Zero(d);
-      }
+      if (++packs % kRun != 0) return;
+      sum = hn::Add(sum, run);
+      run = hn::Zero(d);
     }
   });
   const V total = hn::Add(sum, run);

@@ -31,6 +31,20 @@ __device__ inline T largest_or_nan(const T (&values)[N]) {
   return m;
 }
 
+// In halves, so that a term goes through log2 N additions and not through N: fewer roundings, and none waits for all before it.
+template <class T, int N>
+__device__ inline T pairwise_sum(const T (&terms)[N]) {
+  if constexpr (N == 1) {
+    return terms[0];
+  } else {
+    static_assert(N % 2 == 0);
+    T pairs[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) pairs[i] = terms[i] + terms[i + N / 2];
+    return pairwise_sum(pairs);
+  }
+}
+
 // The state of a few values, each exponentiated once. They become exp(x − m), to be scaled when the
 // whole row is known.
 template <int N>

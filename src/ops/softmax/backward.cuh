@@ -188,7 +188,8 @@ class BackwardRow {
       T dy[kLanes];
       Pair::values(held[p], y, dy);
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) sum += term(y[k], dy[k]);
+      for (int k = 0; k < kLanes; ++k) y[k] = term(y[k], dy[k]);
+      sum += pairwise_sum(y);
     }
     return sum;
   }

@@ -46,7 +46,8 @@ class ForwardRow {
       T z[kLanes];
       Logits::values(held[p], z);
 #pragma unroll
-      for (int k = 0; k < kLanes; ++k) d += exponential(z[k] - s);
+      for (T& value : z) value = exponential(value - s);
+      d += pairwise_sum(z);
     }
     return {m, d};
   }

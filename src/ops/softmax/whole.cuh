@@ -43,13 +43,15 @@ class WholeRow {
     for (int p = 0; p < P; ++p) {
       if (p >= live) break;
       widen({held[p]}, kept.value[p]);
+      float weights[kLanes];
 #pragma unroll
-      for (float& value : kept.value[p]) {
+      for (int k = 0; k < kLanes; ++k) {
+        float& value = kept.value[p][k];
         value -= s;
-        const float e = exponential(value);
-        if (!Logs) value = e;
-        d += e;
+        weights[k] = exponential(value);
+        if (!Logs) value = weights[k];
       }
+      d += pairwise_sum(weights);
     }
     return {kept.m, d};
   }

@@ -131,7 +131,8 @@ class ChooseRow {
         float x[kLanes];
         values(held[p], x);
 #pragma unroll
-        for (int k = 0; k < kLanes; ++k) d += power_of_two(exponent(x[k]));
+        for (float& each : x) each = power_of_two(exponent(each));
+        d += pairwise_sum(x);
       }
       return d;
     };
