@@ -102,6 +102,21 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
   }
 }
 
+// Of elements alike the first are chosen, whatever their zeros' signs.
+TEST_F(ChooseGpuTest, MinusZeroIsZero) {
+  for (const std::int64_t cols : {31, 200, 1000, 5000, 30011, 200000}) {
+    std::vector<float> logits(static_cast<std::size_t>(cols));
+    for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = i % 3 == 0 ? -0.F : 0.F;
+    for (const std::int64_t k : {1, 7, 16, 31, 60, 128, 1000, 3000}) {
+      if (k > cols) continue;
+      const Topk op(1, cols, k, logits);
+      ASSERT_TRUE(op.run(Context::cuda()).ok());
+      const std::vector<std::int32_t> found = op.result().second;
+      for (std::int64_t i = 0; i < k; ++i) ASSERT_EQ(found[i], i) << cols << ", k " << k;
+    }
+  }
+}
+
 // The K largest all of one block, which sends fewer; and more elements alike than a block has room for.
 TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
   constexpr std::int64_t cols = 30011;

@@ -60,9 +60,11 @@ class GateGpuTest : public testing::Test {
 // Rows that begin anywhere, columns side by side and not, every second column of the answers, and nothing written beside them.
 TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
   for (const std::int64_t cols : {8, 64, 100, 256, 576, 1024}) {
-    for (const int way : {0, 1, 2, 3}) {
+    for (const int way : {0, 1, 2, 3, 4, 5, 6, 7}) {
       const std::int64_t step = way % 2 == 0 ? 1 : 3;
-      const GateScore score = way < 2 ? GateScore::softmax : GateScore::sigmoid;
+      const std::int64_t begin =
+          way / 2;  // so that of a warp's rows another is the first at 16 bytes
+      const GateScore score = way / 2 % 2 == 0 ? GateScore::softmax : GateScore::sigmoid;
       const std::int64_t k = cols > 256 ? 16 : 5;
       const GateOptions options{.score = score, .renormalize = cols == 64};
       const std::vector<float> scores = normal_scores(kRows * cols);
@@ -70,9 +72,9 @@ TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
 
       const std::int64_t wide = cols * step + 3;
       const std::int64_t room = 2 * k + 1;
-      std::vector<float> spread(static_cast<std::size_t>(kRows * wide), NAN);
+      std::vector<float> spread(static_cast<std::size_t>(begin + kRows * wide), NAN);
       for (std::int64_t i = 0; i < kRows * cols; ++i) {
-        spread[i / cols * wide + i % cols * step] = scores[i];
+        spread[begin + i / cols * wide + i % cols * step] = scores[i];
       }
       const Array<float> x(spread);
       const Array<float> weights(static_cast<std::size_t>(kRows * room));
@@ -80,7 +82,7 @@ TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
       weights.poison();
       experts.poison();
       const Status status =
-          gate(Context::cuda(), {x.data(), DType::f32, {kRows, cols}, {wide, step}},
+          gate(Context::cuda(), {x.data() + begin, DType::f32, {kRows, cols}, {wide, step}},
                Tensor{weights.data(), DType::f32, {kRows, k}, {room, 2}},
                Tensor{experts.data(), DType::i32, {kRows, k}, {room, 2}}, options);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -99,6 +101,28 @@ TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
       }
     }
   }
+}
+
+TEST_F(GateGpuTest, MinusZeroIsZero) {
+  for (const std::int64_t cols : {8, 31, 64, 250, 256, 1000}) {
+    std::vector<float> scores(static_cast<std::size_t>(kRows * cols));
+    for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = i % 3 == 0 ? -0.F : 0.F;
+    const std::int64_t k = cols == 31 ? 16 : 5;
+    const Answer answer = dense_gate(scores, cols, k, {.score = GateScore::sigmoid});
+    for (std::int64_t i = 0; i < kRows * k; ++i) {
+      EXPECT_EQ(answer.experts[i], i % k) << cols << " " << i;
+      EXPECT_EQ(answer.weights[i], 0.5F) << cols << " " << i;
+    }
+  }
+}
+
+// A scale over a sum of tiny weights is no float.
+TEST_F(GateGpuTest, TinyWeightsAreRenormalized) {
+  constexpr std::int64_t cols = 64, k = 2;
+  const std::vector<float> scores(kRows * cols, -86.F);
+  const Answer answer =
+      dense_gate(scores, cols, k, {.score = GateScore::sigmoid, .renormalize = true, .scale = 100});
+  for (const float weight : answer.weights) EXPECT_NEAR(weight, 50, 1e-3);
 }
 
 TEST_F(GateGpuTest, WeightsAreRoundedToTheirType) {

@@ -184,14 +184,13 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
   const int expert = Held::Keys::index(key);
   float kept = 0;
   if (writes && !broken) kept = score(biased ? held.at(expert) : Held::Keys::value(key));
-  float factor = args.scale;
   if (args.renormalize) {
     const float sum = group_fold(kept, Add<float>(), Lanes);
-    if (sum != 0) factor /= sum;
+    if (sum != 0) kept /= sum;  // no factor: the reciprocal of a subnormal sum is inf
   }
   if (!writes || at != row) return;
   args.places.put(row, args.k, lane,
-                  broken ? std::numeric_limits<float>::quiet_NaN() : kept * factor,
+                  broken ? std::numeric_limits<float>::quiet_NaN() : kept * args.scale,
                   broken ? -1 : expert);
 }
 

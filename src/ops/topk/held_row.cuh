@@ -224,7 +224,7 @@ class HeldRow {
   }
 
   // A bit for each element from the limit on. As floats: where the difference is not negative. Of an infinity and itself
-  // it is NaN, whose sign is positive.
+  // it is NaN, whose sign is positive; of −0 and a limit of 0 it would be −0, but of −0 and −0 it is 0.
   __device__ unsigned reaching(const float (&x)[N], float limit) const {
     if constexpr (kPaired) {
       unsigned bits = 0;
@@ -233,6 +233,7 @@ class HeldRow {
       return bits;
     } else {
       unsigned below = 0;
+      limit = limit == 0 ? -0.F : limit;
 #pragma unroll
       for (int j = N - 1; j >= 0; --j) {
         below = __funnelshift_l(__float_as_uint(x[j] - limit), below, 1);
@@ -246,8 +247,9 @@ class HeldRow {
     struct alignas(P * sizeof(Stored)) Four {
       Stored x[P];
     };
-    if (stride == 1 && cols_ % P == 0 &&
-        reinterpret_cast<std::uintptr_t>(row) % sizeof(Four) == 0) {
+    const bool fours = stride == 1 && cols_ % P == 0 &&
+                       reinterpret_cast<std::uintptr_t>(row) % sizeof(Four) == 0;
+    if (__all_sync(kAllLanes, fours)) {  // as one: the warp has other rows, and all meet below
 #pragma unroll
       for (int j = 0; j < N; j += P) {
         const int c = column(j);
