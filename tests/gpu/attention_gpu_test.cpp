@@ -286,6 +286,41 @@ TEST_F(AttentionGpuTest, ScoresRiseByAnything) {
   }
 }
 
+// A query of inf: keys of 0 have NaN for a score and all others +inf, which must not hide it.
+TEST_F(AttentionGpuTest, AnInfinityHidesNoNaN) {
+  constexpr std::int64_t kKeys = 400, kDim = 64;
+  for (const std::int64_t queries : {1, 4, 300}) {
+    for (const std::int64_t zero : {std::int64_t{0}, std::int64_t{200}, kKeys - 1, kKeys}) {
+      for (const std::string_view variant : {"gpu_decode", "flash_mma", "hopper", "simt"}) {
+        if (variant == "gpu_decode" && queries > 16) continue;
+        std::vector<float> ones(kKeys * kDim, 1), first(queries * kDim, 1);
+        if (zero < kKeys) std::fill_n(ones.begin() + zero * kDim, kDim, 0.F);
+        first[0] = INFINITY;
+        const auto narrow = [](const std::vector<float>& from) {
+          Bits bits;
+          for (const float x : from) bits.push_back(to_bf16(x).bits);
+          return bits;
+        };
+        const Memory q(narrow(first)), k(narrow(ones)), o(first.size() * 2),
+            lse(static_cast<std::size_t>(queries) * sizeof(float));
+        const auto tensor = [](const Memory& m, std::int64_t tokens) {
+          return Tensor{m.data(), DType::bf16, {1, 1, tokens, kDim}};
+        };
+        AttentionOptions options{.lse = Tensor{lse.data(), DType::f32, {1, 1, queries}}};
+        options.variant = variant;
+        const Status status = attention(Context::cuda(), tensor(q, queries), tensor(k, kKeys),
+                                        tensor(k, kKeys), tensor(o, queries), options);
+        ASSERT_TRUE(status.ok()) << status.message();
+        const std::vector<float> found = lse.values<float>();
+        SCOPED_TRACE(testing::Message() << variant << ", " << queries << " queries, 0 at " << zero);
+        EXPECT_EQ(std::isnan(found[0]), zero < kKeys) << found[0];
+        EXPECT_EQ(std::isinf(found[0]), zero == kKeys) << found[0];
+        for (std::size_t i = 1; i < found.size(); ++i) ASSERT_TRUE(std::isfinite(found[i])) << i;
+      }
+    }
+  }
+}
+
 // Two sequences side by side: the last tile of the first has queries of the second, whose scores rise, or are none.
 TEST_F(AttentionGpuTest, AnotherSequenceChangesNoBits) {
   constexpr std::int64_t kHeads = 2, kOwn = 90, kTokens = 400, kDim = 128;

@@ -5,6 +5,7 @@
 #include "core/exponential.hpp"
 #include "core/number.hpp"
 #include "core/state.hpp"
+#include "merge/thread.cuh"
 
 namespace onepass::ops::attention {
 
@@ -125,7 +126,8 @@ class Online {
   __device__ explicit Online(float unit) : unit_(unit) {}
 
   // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by. A maximum that
-  // grew by less than 2^kSlack stays as it was: the algebra takes any m that is near it, and the sums need not shrink.
+  // grew by less than 2^kSlack stays as it was: the algebra takes any m that is near it, and the sums need not shrink. A
+  // NaN is the largest from then on, so that no +inf hides it from the lse.
   template <int Size>
   __device__ void absorb(float (&s)[Size], float (&by)[2]) {
 #pragma unroll
@@ -134,12 +136,12 @@ class Online {
 #pragma unroll
       for (int i = 0; i < Size / 4; ++i) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) top[e] = fmaxf(top[e], s[4 * i + 2 * r + e]);
+        for (int e = 0; e < 2; ++e) top[e] = larger_or_nan(top[e], s[4 * i + 2 * r + e]);
       }
-      float m = fmaxf(top[0], top[1]);
-      m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 1));
-      m = fmaxf(m, __shfl_xor_sync(0xFFFFFFFFU, m, 2));
-      const bool grew = (m - m_[r]) * unit_ > kSlack;
+      float m = larger_or_nan(top[0], top[1]);
+      m = larger_or_nan(m, __shfl_xor_sync(0xFFFFFFFFU, m, 1));
+      m = larger_or_nan(m, __shfl_xor_sync(0xFFFFFFFFU, m, 2));
+      const bool grew = (m - m_[r]) * unit_ > kSlack || m != m;
       m = grew ? m : m_[r];
       // Both products are rounded alike, as the weights from before were made with.
       const float base = __fmul_rn(shift(m), unit_);
