@@ -135,7 +135,8 @@ class Slope {
     const Logits& l = args.logits;
     const double scale = row_scale(args.space, l, row);
     factor_ = static_cast<T>(scale / row_temperature(args.space, l, row));
-    inner_ = l.softcap == 0 ? T(0) : static_cast<T>(scale / l.softcap);
+    capped_ = l.softcap != 0;
+    inner_ = capped_ ? static_cast<T>(scale / l.softcap) : T(0);
   }
 
   // The gradient of z becomes that of x, for neighbours from column c on, whose bits say which take part; 0 of the
@@ -144,7 +145,7 @@ class Slope {
   __device__ __noinline__ static Values<T, N> weigh(Slope own, Values<T, N> dz, std::int64_t c,
                                                     unsigned live) {
     live &= ~own.boolean_.template hidden<N>(c, live);
-    if (own.inner_ != T(0)) {
+    if (own.capped_) {  // a scale of 0, too: 0 · inf is NaN
       const Values<T, N> x = elements_at<T, N>(own.x_.data, own.x_.dtype, c, own.x_.stride, live);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
@@ -176,6 +177,7 @@ class Slope {
 
  private:
   MaskRow x_, boolean_;
+  bool capped_;
   T factor_, inner_;
 };
 
