@@ -171,6 +171,7 @@ void stay_in_range(Case& c) {
   c.temperature = std::max(c.temperature, c.temperature == 0 ? 0.0 : 1.0);
   c.scale_rows = c.temperature_rows = false;
   c.z_loss = 0;
+  if (c.in == DType::f64) c.smoothing = 0;  // the oracle's range is no wider
 }
 
 }  // namespace

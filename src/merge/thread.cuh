@@ -107,7 +107,7 @@ class Running<Merge<T>> {
   __device__ explicit Running(State<T> first) : m_(first.m), sum_(first.d) {}
 
   __device__ void take(State<T> tile) {
-    if (tile.m > m_ + T(LongState::kSlack)) {
+    if (tile.m > m_ + T(LongState::kSlack) || tile.m != tile.m) {  // a NaN is the largest
       sum_.scale(rescale(tile.m, m_));
       m_ = tile.m;
       sum_.take(tile.d);

@@ -6,12 +6,14 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "onepass/ops.hpp"
 #include "runtime/gpu.hpp"
+#include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"
 
 namespace onepass {
@@ -107,6 +109,26 @@ TEST_F(RowsGpuTest, RowsBetweenBoundariesAreWrittenWholeWhereOutputsAreStrided) 
     ASSERT_TRUE(gpu::download(got.data(), out.data(), got.size() * sizeof(float)).ok());
     for (std::size_t i = 0; i < got.size(); i += 2) {
       ASSERT_NEAR(got[i], expected[i], 1e-6) << cols << " columns, element " << i / 2;
+    }
+  }
+}
+
+// Wherever a row is cut between the two, and whichever comes first.
+TEST_F(RowsGpuTest, AnInfinityHidesNoNaN) {
+  for (const Shape shape : kShapes) {
+    for (const std::int64_t apart : {std::int64_t{1}, shape.cols / 3, shape.cols - 1}) {
+      for (const bool nan_first : {false, true}) {
+        std::vector<float> row(static_cast<std::size_t>(shape.cols), 1.F);
+        row[0] = nan_first ? NAN : INFINITY;
+        row[static_cast<std::size_t>(apart)] = nan_first ? INFINITY : NAN;
+        const Array<float> x(row), lse(1);
+        for (const double scale : {1.0, 2.0}) {  // the usual kernel, and that with every option
+          const Status status = logsumexp(Context::cuda(), {x.data(), DType::f32, {1, shape.cols}},
+                                          Tensor{lse.data(), DType::f32, {1}}, {.scale = scale});
+          ASSERT_TRUE(status.ok()) << status.message();
+          EXPECT_TRUE(std::isnan(lse.values()[0])) << shape.cols << ", " << apart << " apart";
+        }
+      }
     }
   }
 }
