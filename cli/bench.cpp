@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "dispatch/machines.hpp"
 #include "cli/commands.hpp"
 #include "cli/measure.hpp"
 #include "cli/once.hpp"
@@ -220,7 +221,7 @@ Status bench(const Flags& flags) {
   }
   Results results;
   const bool on_gpu = cases[0].device == Device::cuda;
-  const Machine machine = host();
+  const Machine machine = this_host();
   results.environment =
       on_gpu ? gpu_environment() : detect_environment(std::string(machine.isa), machine.threads);
   if (flags.protocol.rest_ms > 0) results.limits["rest_ms"] = flags.protocol.rest_ms;

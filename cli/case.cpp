@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <set>
 #include <sstream>
 
 #include "cli/attention.hpp"
 #include "cli/files.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -155,6 +156,16 @@ bool set_flag(std::string_view word, Case& c) {
   return false;
 }
 
+// What a word says of a problem: its key, or what a word without one stands for.
+std::string_view said_by(std::string_view word) {
+  if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
+    return word.substr(0, equals);
+  }
+  if (op_named(word)) return "op";
+  if (Case flags; set_flag(word, flags)) return word;
+  return !word.empty() && word[0] >= '0' && word[0] <= '9' ? "shape" : "dtype";
+}
+
 Status parse_word(std::string_view word, bool& has_shape, Case& c) {
   if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
     bool known = false;
@@ -257,9 +268,13 @@ Status parse_case(std::string_view text, Case& out) {
   bool has_shape = false;
   bool has_scale = false;
   std::istringstream words{std::string(text)};
+  std::set<std::string, std::less<>> said;
   for (std::string word; words >> word;) {
     has_scale = has_scale || word.starts_with("scale=");
     if (Status status = parse_word(word, has_shape, c); !status.ok()) return status;
+    if (!said.emplace(said_by(word)).second) {
+      return bad("problem: '{}' gives the {} a second time", word, said_by(word));
+    }
   }
   if (!has_shape) return bad("problem: '{}' has no shape such as 4096x4096", text);
   const auto rank = static_cast<int>(c.shape.size());

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/problem.hpp"
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 #include "onepass/options.hpp"
 #include "onepass/select.hpp"
 #include "onepass/status.hpp"

@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dispatch/machines.hpp"
 #include "cli/attention.hpp"
 #include "cli/case.hpp"
 #include "cli/guarded.hpp"
-#include "ops/row/packs.hpp"
-#include "ops/topk/select.hpp"
+#include "rows/packs.hpp"
+#include "ops/select/args.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
@@ -60,8 +61,8 @@ Problem problem_of(const Case& c) {
 }
 
 Status machine_of(const Case& c, Machine& out) {
-  if (c.device == Device::cuda) return gpu::machine(out);
-  out = host(c.threads);
+  if (c.device == Device::cuda) return this_gpu(out);
+  out = this_host(c.threads);
   return {};
 }
 

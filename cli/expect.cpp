@@ -7,7 +7,7 @@
 
 #include "cli/bounds.hpp"
 #include "cli/expect_attention.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass::cli {
 namespace {

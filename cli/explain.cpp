@@ -6,11 +6,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 #include "cli/commands.hpp"
 #include "dispatch/choose.hpp"
 #include "onepass/context.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
@@ -19,8 +20,8 @@ namespace {
 
 Status machine_named(const std::string& wanted, Device device, int threads, Machine& machine) {
   if (wanted == "host") {
-    if (device == Device::cuda) return gpu::machine(machine);
-    machine = host(threads);
+    if (device == Device::cuda) return this_gpu(machine);
+    machine = this_host(threads);
     return {};
   }
   const Machine* known = find_machine(wanted);

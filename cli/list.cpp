@@ -6,10 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "dispatch/machines.hpp"
 #include "cli/commands.hpp"
 #include "cli/peers.hpp"
 #include "cli/table.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
@@ -73,11 +74,11 @@ void add_list(CommandLine& line) {
                  e.obstacle.empty() ? "yes" : "no: " + e.obstacle, std::string(e.needs),
                  std::string(e.idea)});
     }
-    const Machine machine = host();
+    const Machine machine = this_host();
     fmt::print("{}\nThis machine: {} threads, instruction sets {}; L2 {} KiB, L3 {} KiB.\n",
                table.text(), machine.threads, fmt::join(runnable_isas(), ", "), machine.l2 >> 10,
                machine.l3 >> 10);
-    if (Machine gpu{}; gpu::machine(gpu).ok()) {
+    if (Machine gpu{}; this_gpu(gpu).ok()) {
       fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block.\n", gpu.name,
                  gpu.isa, gpu.gpu.processors, gpu.l2 >> 20, gpu.gpu.block_shared >> 10);
     }

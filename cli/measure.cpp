@@ -15,8 +15,8 @@
 #include "cli/expect.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
-#include "dispatch/gpu_rows.hpp"
-#include "ops/variant.hpp"
+#include "rows/gpu/plan.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
 

@@ -1,3 +1,4 @@
+#include "dispatch/machines.hpp"
 #include "cli/once.hpp"
 
 #include <fmt/format.h>
@@ -6,7 +7,7 @@
 #include "cli/measure.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 
 namespace onepass::cli {
@@ -53,7 +54,7 @@ Status variants_to_profile(const Case& c, const std::string& selection,
                            std::vector<std::string>& names) {
   names.clear();
   Machine machine{};
-  if (Status status = gpu::machine(machine); !status.ok()) return status;
+  if (Status status = this_gpu(machine); !status.ok()) return status;
   const Problem problem = problem_of(c);
   if (selection == "all") {
     for (const Variant& v : variants(c.op)) {
@@ -79,7 +80,7 @@ Status variants_to_profile(const Case& c, const std::string& selection,
 Environment gpu_environment() {
   Environment environment = detect_environment("", 0);
   Machine machine{};
-  if (!gpu::machine(machine).ok()) return environment;
+  if (!this_gpu(machine).ok()) return environment;
   environment.device = machine.name;
   environment.sm = machine.gpu.sm;
   environment.driver = gpu::versions().driver;

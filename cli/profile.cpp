@@ -12,7 +12,7 @@
 #include "cli/json.hpp"
 #include "cli/process.hpp"
 #include "cli/table.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass::cli {
 namespace {

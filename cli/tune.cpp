@@ -6,12 +6,13 @@
 #include <filesystem>
 #include <memory>
 
+#include "dispatch/machines.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
 #include "cli/measure.hpp"
 #include "cli/progress.hpp"
 #include "runtime/gpu.hpp"
-#include "runtime/tuning_file.hpp"
+#include "dispatch/tuning_file.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -57,7 +58,7 @@ std::vector<Case> grid_of(const Kind& kind) {
 
 Status tune(const Flags& flags) {
   Machine machine{};
-  if (Status status = gpu::machine(machine); !status.ok()) return status;
+  if (Status status = this_gpu(machine); !status.ok()) return status;
   const std::string path = flags.output.empty() ? user_tuning_path() : flags.output;
   if (path.empty()) return {Code::invalid_argument, "output: no home folder; pass --output"};
   GpuTuning tuning(machine.gpu.sm, machine.gpu.processors);

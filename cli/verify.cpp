@@ -1,3 +1,4 @@
+#include "dispatch/machines.hpp"
 #include "cli/verify.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 #include "cli/chosen.hpp"
 #include "cli/expect.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 
@@ -138,7 +139,7 @@ namespace {
 
 // The case on the CPU: once for each variant and instruction set that it leaves open.
 void expand_on_cpu(const Case& c, std::vector<Case>& out) {
-  const Machine machine = host(c.threads);
+  const Machine machine = this_host(c.threads);
   const Problem problem = problem_of(c);
   for (const Variant& v : variants(c.op)) {
     if (v.device != Device::cpu) continue;
@@ -157,7 +158,7 @@ void expand_on_cpu(const Case& c, std::vector<Case>& out) {
 // The same on the GPU, where the machine has one: what ships in every launch that a tuning may choose.
 void expand_on_gpu(const Case& c, std::vector<Case>& out) {
   Machine machine{};
-  if (!gpu::machine(machine).ok()) {
+  if (!this_gpu(machine).ok()) {
     if (c.device == Device::cuda) out.push_back(c);  // to be refused by name
     return;
   }

@@ -4,10 +4,9 @@
 set(ONEPASS_CUDA_ENABLED OFF)
 file(GLOB_RECURSE ONEPASS_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
 # The steps of a walk are compiled together, by their op's walk.cu.
-list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX
-  "/ops/(softmax/(0[0-9]|1[01])|topk/0[0-3]|attention/0[0-3])_[a-z0-9_]+\\.cu$")
+list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX "/walk/[0-9]+_[a-z0-9_]+\\.cu$")
 if(NOT ONEPASS_WALK)
-  list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX "/walk\\.cu$")
+  list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX "/walk/walk\\.cu$")
 endif()
 
 if(NOT ONEPASS_CUDA MATCHES "^(AUTO|ON|OFF)$")

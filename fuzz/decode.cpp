@@ -7,7 +7,7 @@
 #include "cli/fill.hpp"
 #include "dispatch/choose.hpp"
 #include "fuzz/target.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass::fuzz {
 namespace {

@@ -8,12 +8,13 @@
 #include <cmath>
 #include <cstring>
 
+#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 #include "cli/ncu.hpp"
 #include "cli/npy.hpp"
 #include "cli/results.hpp"
 #include "dispatch/choose.hpp"
-#include "dispatch/gpu_tuning.hpp"
+#include "dispatch/tuning.hpp"
 #include "fuzz/targets.hpp"
 #include "fuzz/text.hpp"
 #include "runtime/host.hpp"
@@ -113,7 +114,7 @@ void fuzz_problem(Input input) {
   if (!status.ok()) return require_reason(status);
   require_round_trip(c);
   if (!is_small(c)) return;
-  (void)choose(cli::problem_of(c), host(1));
+  (void)choose(cli::problem_of(c), this_host(1));
 }
 
 void fuzz_workload(Input input) {

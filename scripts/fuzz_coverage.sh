@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=build/fuzz-coverage/fuzz/onepass_fuzz
 profiles=build/fuzz-coverage/profiles
-readers=(cli/npy.cpp cli/case.cpp cli/attention.cpp src/dispatch/gpu_tuning.cpp cli/results.cpp cli/json.cpp cli/ncu.cpp)
+readers=(cli/npy.cpp cli/case.cpp cli/attention.cpp src/dispatch/tuning.cpp cli/results.cpp cli/json.cpp cli/ncu.cpp)
 if [[ "${1-}" == --all ]]; then readers=(src cli); fi
 
 rm -rf "$profiles"

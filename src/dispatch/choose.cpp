@@ -4,15 +4,15 @@
 #include <sstream>
 
 #include "dispatch/attention.hpp"
-#include "dispatch/gpu_choose_best.hpp"
-#include "dispatch/gpu_rows.hpp"
-#include "dispatch/gpu_tuning.hpp"
-#include "dispatch/gpu_weighted.hpp"
-#include "dispatch/say.hpp"
-#include "ops/limits.hpp"
-#include "ops/row/layout.hpp"
-#include "ops/topk/pieces.hpp"
-#include "ops/variant.hpp"
+#include "ops/select/gpu/policy.hpp"
+#include "rows/gpu/plan.hpp"
+#include "dispatch/tuning.hpp"
+#include "ops/loss/gpu/plan.hpp"
+#include "core/reasons.hpp"
+#include "ops/softmax/cpu/limits.hpp"
+#include "rows/cpu/layout.hpp"
+#include "ops/select/cpu/pieces.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass {
 namespace {

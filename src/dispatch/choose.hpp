@@ -5,14 +5,12 @@
 #include <vector>
 
 #include "core/problem.hpp"
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
+#include "core/reasons.hpp"
 #include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass {
-
-// One sentence a decision, for people.
-using Reasons = std::vector<std::string>;
 
 Plan choose(const Problem& problem, const Machine& machine, Reasons* reasons = nullptr);
 

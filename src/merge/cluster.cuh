@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/mbarrier.cuh"
+#include "core/cuda/mbarrier.cuh"
 #include "merge/block.cuh"
 
 namespace onepass {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass::gpu {
@@ -17,11 +17,8 @@ namespace onepass::gpu {
 // that is too old, a GPU that the kernels were not compiled for.
 Status available();
 
-// The current GPU; `name` and `isa` live as long as the program.
+// The current GPU, without what was measured on such; `name` and `isa` live as long as the program.
 Status machine(Machine& out);
-
-// Why the user's tuning file is not used; ok where it is, and where there is none.
-Status tuning_status();
 
 struct Versions {
   std::string driver, cuda;

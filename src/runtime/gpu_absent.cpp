@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "ops/attention/merge.hpp"
 #include "runtime/gpu.hpp"
 
 namespace onepass::gpu {
@@ -17,7 +16,6 @@ Status absent() {
 
 Status available() { return absent(); }
 Status machine(Machine&) { return absent(); }
-Status tuning_status() { return {}; }
 Versions versions() { return {}; }
 OnDevice::OnDevice(int) {}
 OnDevice::~OnDevice() = default;
@@ -44,9 +42,3 @@ void profiler_start() {}
 void profiler_stop() {}
 
 }  // namespace onepass::gpu
-
-namespace onepass {
-
-Status merge_on_gpu(const MergeArgs&) { return gpu::available(); }
-
-}  // namespace onepass

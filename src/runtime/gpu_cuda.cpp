@@ -15,7 +15,6 @@
 
 #include "runtime/gpu.hpp"
 #include "runtime/launch.hpp"
-#include "runtime/tuning_file.hpp"
 
 namespace onepass {
 namespace {
@@ -68,8 +67,6 @@ Status status_of(cudaError_t error, std::string_view doing) {
 struct Facts {
   std::string name, isa;
   Machine machine{};
-  GpuTuning tuning;      // the user's own, where there is one
-  Status tuning_status;  // why it is not used
 };
 
 // Asked once a device; the strings are what Machine's views look at.
@@ -110,9 +107,6 @@ Status facts_of(int device, const Facts*& out) {
                            .block_threads = p.maxThreadsPerBlock,
                            .processor_threads = p.maxThreadsPerMultiProcessor,
                            .block_shared = static_cast<int>(p.sharedMemPerBlockOptin)}};
-  bool found = false;
-  facts.tuning_status = user_tuning(facts.machine, facts.tuning, found);
-  facts.machine.tuned = found ? &facts.tuning : built_in_tuning(facts.machine);
   out = &facts;
   return {};
 }
@@ -178,12 +172,6 @@ Status machine(Machine& out) {
   if (Status status = current(facts); !status.ok()) return status;
   out = facts->machine;
   return {};
-}
-
-Status tuning_status() {
-  const Facts* facts = nullptr;
-  if (Status status = current(facts); !status.ok()) return status;
-  return facts->tuning_status;
 }
 
 Versions versions() {

@@ -61,7 +61,7 @@ Machine host(int threads) {
   static const std::int64_t l2 = or_else(cache_bytes(2), 512 << 10);
   static const std::int64_t l3 = cache_bytes(3);
   const std::string_view isa = hwy::TargetName(best(runnable()));
-  return {"host", isa, threads > 0 ? threads : max_threads(), l1, l2, l3, tuning_for(isa)};
+  return {"host", isa, threads > 0 ? threads : max_threads(), l1, l2, l3, {}};
 }
 
 std::vector<std::string> runnable_isas() {

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass {
 
-// Sizes and instruction set of this machine, with `threads` of its threads; 0: all.
+// Sizes and instruction set of this machine, with `threads` of its threads; 0: all. Without the
+// thresholds that were measured on such a one: those are dispatch/machines.hpp's.
 Machine host(int threads = 0);
 
 // The instruction sets that were compiled in and that this CPU runs, best first.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/dependent.cuh"
+#include "core/cuda/dependent.cuh"
 #include "runtime/gpu.hpp"
 #include "runtime/launch.hpp"
 

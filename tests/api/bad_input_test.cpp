@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "onepass/onepass.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/support/values.hpp"
 
 namespace onepass {

@@ -2,7 +2,7 @@
 // Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
-#include "runtime/machine_of.hpp"
+#include "api/execute.hpp"
 
 namespace onepass {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cli/peers.hpp"
 #include "cli/results.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/support/program.hpp"
 
 namespace onepass::cli {

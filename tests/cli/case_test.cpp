@@ -1,5 +1,6 @@
 // Problem strings: what is printed is what is parsed, every mistake has its sentence, and the
 // dispatcher is told the same by a string as by the call it stands for.
+#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 
 #include <gtest/gtest.h>
@@ -190,6 +191,16 @@ TEST(CaseMistakeTest, Words) {
                    {"4x4 =1", "problem: unknown key in '=1'"}});
 }
 
+// Or the first would still be there where the second says "row", and not be printed.
+TEST(CaseMistakeTest, Repetitions) {
+  expect_mistakes(
+      {{"4x4 scale=2 scale=row", "problem: 'scale=row' gives the scale a second time"},
+       {"softmax 4x4 topk", "problem: 'topk' gives the op a second time"},
+       {"4x4 f32 5x5", "problem: '5x5' gives the shape a second time"},
+       {"4x4 f32 bf16", "problem: 'bf16' gives the dtype a second time"},
+       {"4x4 lse lse", "problem: 'lse' gives the lse a second time"}});
+}
+
 TEST(CaseMistakeTest, Shapes) {
   expect_mistakes(
       {{"softmax f32", "problem: 'softmax f32' has no shape such as 4096x4096"},
@@ -343,7 +354,7 @@ std::string planned_otherwise(const Case& c) {
   if (Status status = call.run(Context::cpu(c.threads), c.variant, &ran); !status.ok()) {
     return "run: " + status.message();
   }
-  const Plan expected = choose(problem_of(c), host(c.threads));
+  const Plan expected = choose(problem_of(c), this_host(c.threads));
   if (ran == expected) return {};
   return to_string(c) + ": ran " + to_string(ran) + ", the string says " + to_string(expected);
 }

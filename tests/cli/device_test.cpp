@@ -5,9 +5,10 @@
 #include "cli/call.hpp"
 #include "cli/case.hpp"
 #include "cli/verify.hpp"
-#include "dispatch/gpu_rows.hpp"
-#include "ops/row/check.hpp"
-#include "ops/variant.hpp"
+#include "rows/gpu/plan.hpp"
+#include "ops/softmax/check.hpp"
+#include "rows/describe.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "tests/support/program.hpp"
 

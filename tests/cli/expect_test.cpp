@@ -1,5 +1,6 @@
 // A verification that cannot fail is none: real results pass, and every way of spoiling them that a
 // kernel might find is noticed.
+#include "dispatch/machines.hpp"
 #include "cli/expect.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@
 
 #include "cli/verify.hpp"
 #include "core/number.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
@@ -491,7 +492,7 @@ TEST(VerifyTest, PassesRefusesAndFails) {
 std::vector<std::string> plain_variants(const Case& c) {
   std::vector<std::string> names;
   for (const Variant& v : variants(c.op)) {
-    if (v.refuses(problem_of(c), host()).empty()) names.emplace_back(v.name);
+    if (v.refuses(problem_of(c), this_host()).empty()) names.emplace_back(v.name);
   }
   return names;
 }

@@ -5,9 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "dispatch/machines.hpp"
 #include "cli/call.hpp"
-#include "dispatch/machine.hpp"
-#include "ops/variant.hpp"
+#include "core/machine.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/support/program.hpp"
 
 namespace onepass::cli {

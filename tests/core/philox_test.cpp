@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "ops/topk/gumbel.hpp"
+#include "ops/select/gumbel.hpp"
 
 namespace onepass {
 namespace {

@@ -5,8 +5,9 @@
 #include <limits>
 #include <set>
 
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/attention/flash.hpp"
+#include "ops/attention/cpu/flash.hpp"
 
 namespace onepass {
 namespace {

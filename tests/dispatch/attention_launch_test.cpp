@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "dispatch/attention_launch.hpp"
+#include "ops/attention/gpu/plan.hpp"
 #include "dispatch/choose.hpp"
 #include "tests/support/attention.hpp"
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/attention_launch.hpp"
-#include "dispatch/attention_schedule.hpp"
-#include "dispatch/attention_tiles.hpp"
+#include "ops/attention/gpu/plan.hpp"
+#include "ops/attention/gpu/hopper/tile_scheduler.hpp"
+#include "ops/attention/sight.hpp"
 #include "ops/attention/args.hpp"
 
 namespace onepass {

@@ -1,5 +1,6 @@
 // choose() is pure, so what it must never do is checked over everything it may be asked.
 // Not under sanitizers: plans are pure functions.
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +12,8 @@
 #include <set>
 #include <sstream>
 
-#include "ops/row/layout.hpp"
-#include "ops/variant.hpp"
+#include "rows/cpu/layout.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass {
 namespace {

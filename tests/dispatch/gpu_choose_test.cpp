@@ -1,13 +1,14 @@
 // The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
 // Not under sanitizers: plans are pure functions.
-#include "dispatch/gpu_choose_best.hpp"
+#include "dispatch/machines.hpp"
+#include "ops/select/gpu/policy.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "dispatch/choose.hpp"
-#include "ops/topk/select.hpp"
+#include "ops/select/args.hpp"
 
 namespace onepass {
 namespace {

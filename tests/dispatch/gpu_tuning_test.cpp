@@ -1,4 +1,5 @@
-#include "dispatch/gpu_tuning.hpp"
+#include "dispatch/machines.hpp"
+#include "dispatch/tuning.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include <fstream>
 
 #include "dispatch/choose.hpp"
-#include "runtime/tuning_file.hpp"
+#include "dispatch/tuning_file.hpp"
 
 namespace onepass {
 namespace {

@@ -1,5 +1,5 @@
 // How rows are cut: nothing twice, nothing left out, and what is kept of a piece has room.
-#include "ops/row/layout.hpp"
+#include "rows/cpu/layout.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

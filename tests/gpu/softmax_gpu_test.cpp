@@ -9,7 +9,7 @@
 #include "cli/case.hpp"
 #include "cli/verify.hpp"
 #include "onepass/onepass.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 
 #ifdef ONEPASS_HAS_CUDA

@@ -1,3 +1,4 @@
+#include "dispatch/machines.hpp"
 #include "tests/kernels/fake_runtime.hpp"
 
 #include <cuda.h>
@@ -8,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass::fake {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass::fake {
 

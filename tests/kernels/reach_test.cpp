@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
 #include "onepass/onepass.hpp"
 #include "ops/attention/variants.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "tests/kernels/fake_runtime.hpp"
 

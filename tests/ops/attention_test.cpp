@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/support/values.hpp"
 
 namespace onepass {

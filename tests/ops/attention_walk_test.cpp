@@ -7,10 +7,11 @@
 #include <array>
 #include <vector>
 
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
 #include "ops/attention/args.hpp"
-#include "ops/attention/geometry.hpp"
-#include "ops/variant.hpp"
+#include "ops/attention/walk/plan.hpp"
+#include "dispatch/variant.hpp"
 #include "tests/support/attention.hpp"
 
 namespace onepass {
@@ -101,7 +102,7 @@ TEST(AttentionWalkTest, ScoresInMemoryHaveALimit) {
     EXPECT_EQ(refusal_of(name, attention_problem(1, 16, 16, 8192, 8192, 64)), "") << name;
     EXPECT_EQ(refusal_of(name, attention_problem(1, 32, 32, 16384, 16384, 64)),
               "its scores in memory would take more than 8 GiB");
-    const std::int64_t most = attention_launch::kMost32;
+    const std::int64_t most = kMost32;
     EXPECT_NE(refusal_of(name, attention_problem(1 << 20, 64, 64, most, most, 256)), "") << name;
   }
   EXPECT_EQ(refusal_of("flash_wmma", attention_problem(1, 32, 32, 16384, 16384, 64)), "");
@@ -109,7 +110,7 @@ TEST(AttentionWalkTest, ScoresInMemoryHaveALimit) {
 
 // What is not refused can be launched: blocks are counted with 31 bits, those of the products and of kᵀ, too.
 TEST(AttentionWalkTest, BlocksFitALaunch) {
-  const std::int64_t most = attention_launch::kMost32;
+  const std::int64_t most = kMost32;
   for (const std::int64_t batch : {1LL, 1LL << 12, 1LL << 20}) {
     for (const std::int64_t queries : {1LL, 1LL << 14, 1LL << 24, static_cast<long long>(most)}) {
       for (const std::int64_t keys : {1LL, 1LL << 14, 1LL << 24}) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "onepass/onepass.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 

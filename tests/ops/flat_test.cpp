@@ -1,6 +1,6 @@
 // Which rows the kernels for whole packs may take.
 // Not under sanitizers: plans are pure functions.
-#include "ops/row/flat.hpp"
+#include "rows/gpu/flat.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,14 @@
 // The launches of the walk are pure functions: every plan fits its GPU and covers its rows.
 // Not under sanitizers: plans are pure functions.
-#include "ops/softmax/geometry.hpp"
+#include "dispatch/machines.hpp"
+#include "ops/softmax/walk/plan.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "dispatch/choose.hpp"
-#include "dispatch/gpu_rows.hpp"
-#include "ops/variant.hpp"
+#include "rows/gpu/plan.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass {
 namespace {

@@ -1,6 +1,6 @@
 // The search for a limit: that bins are a partition, and that it ends, with the right key, however weights are rounded.
 // Not under sanitizers: numbers in, numbers out.
-#include "ops/topk/key_range.hpp"
+#include "ops/select/gpu/key_range.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

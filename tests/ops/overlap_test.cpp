@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "ops/row/check.hpp"
-#include "ops/row/layout.hpp"
+#include "ops/softmax/check.hpp"
+#include "rows/cpu/layout.hpp"
 #include "ops/softmax/variants.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"

@@ -6,7 +6,8 @@
 #include <array>
 #include <set>
 
-#include "ops/variant.hpp"
+#include "dispatch/machines.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass {
 namespace {

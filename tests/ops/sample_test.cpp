@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "onepass/onepass.hpp"
-#include "ops/topk/gumbel.hpp"
+#include "ops/select/gumbel.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 

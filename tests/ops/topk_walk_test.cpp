@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/topk/geometry.hpp"
-#include "ops/variant.hpp"
+#include "ops/select/walk/plan.hpp"
+#include "dispatch/variant.hpp"
 
 namespace onepass {
 namespace {

@@ -1,4 +1,5 @@
 // Every line of the test workloads against the oracle, in every variant and instruction set.
+#include "dispatch/machines.hpp"
 #include "cli/verify.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 
 #include "cli/fill.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::cli {
@@ -264,7 +265,7 @@ TEST(WorkloadCoverageSlow, RowsAreReallyCut) {
       for (const Case& line : *lines) {
         if (line.op != op || line.variant != "cpu_split") continue;
         Plan plan;
-        const Status status = plan_variant("cpu_split", problem_of(line), host(line.threads), plan);
+        const Status status = plan_variant("cpu_split", problem_of(line), this_host(line.threads), plan);
         ASSERT_TRUE(status.ok()) << to_string(line) << "\n    " << status.message();
         pieces.insert(plan.split);
       }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
 #include "onepass/onepass.hpp"
 #include "tests/support/values.hpp"

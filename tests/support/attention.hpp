@@ -1,8 +1,9 @@
 // Problems of attention for tests of plans.
 #pragma once
 
+#include "dispatch/machines.hpp"
 #include "core/problem.hpp"
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass {
 

@@ -13,7 +13,7 @@
 #include "core/number.hpp"
 #include "core/problem.hpp"
 #include "onepass/onepass.hpp"
-#include "ops/variant.hpp"
+#include "dispatch/variant.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::test {

@@ -1,7 +1,7 @@
 // x86 with AVX2, or less. Derived from the AVX-512 table, not measured.
 #pragma once
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass::tuning {
 

@@ -1,7 +1,7 @@
 // x86 with AVX-512. Measured on an Emerald Rapids Xeon (2 MiB L2), 2 cores.
 #pragma once
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass::tuning {
 

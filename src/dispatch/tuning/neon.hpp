@@ -1,7 +1,7 @@
 // Arm with NEON. Measured on a Neoverse-V1 (1 MiB L2), 2 cores, f32.
 #pragma once
 
-#include "dispatch/machine.hpp"
+#include "core/machine.hpp"
 
 namespace onepass::tuning {
 

@@ -8,7 +8,7 @@
 
 #include "core/annotate.hpp"
 #include "core/number.hpp"
-#include "dispatch/attention_tiles.hpp"
+#include "ops/attention/sight.hpp"
 #include "onepass/tensor.hpp"
 #include "runtime/queue.hpp"
 

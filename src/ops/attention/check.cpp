@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/row/parts.hpp"
+#include "rows/options.hpp"
 
 namespace onepass {
 namespace {

@@ -1,6 +1,7 @@
 #include "ops/attention/merge.hpp"
 
-#include "ops/row/parts.hpp"
+#include "rows/options.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass {
@@ -77,5 +78,9 @@ void merge_on_cpu(const MergeArgs& args, int threads) {
     }
   });
 }
+
+#ifndef ONEPASS_HAS_CUDA
+Status merge_on_gpu(const MergeArgs&) { return gpu::available(); }
+#endif
 
 }  // namespace onepass

@@ -4,7 +4,7 @@
 
 #include "core/state.hpp"
 #include "onepass/attention.hpp"
-#include "ops/row/args.hpp"
+#include "rows/args.hpp"
 
 namespace onepass {
 

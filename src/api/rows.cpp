@@ -1,0 +1,233 @@
+// The public ops: check, plan, run.
+
+#include <utility>
+#include <vector>
+
+#include "dispatch/choose.hpp"
+#include "rows/gpu/plan.hpp"
+#include "onepass/ops.hpp"
+#include "ops/loss/check.hpp"
+#include "ops/softmax/check.hpp"
+#include "rows/describe.hpp"
+#include "dispatch/variant.hpp"
+#include "runtime/gpu.hpp"
+#include "api/execute.hpp"
+
+namespace onepass {
+namespace {
+
+// A GPU's memory cannot be looked at without waiting for it: what its values mean is the kernel's to
+// handle.
+Status check_values(const Context& context, const RowArgs& args) {
+  if (context.device() != Device::cpu) return {};
+  if (Status status = check_row_values(args); !status.ok()) return status;
+  return check_targets(args);
+}
+
+// What the caller calls the op's output.
+std::string_view output_name(Op op) {
+  switch (op) {
+    case Op::cross_entropy: return "loss";
+    case Op::softmax_backward:
+    case Op::log_softmax_backward:
+    case Op::cross_entropy_backward: return "dx";
+    default: return "y";
+  }
+}
+
+Status check_gpu_memory(const Context& context, const RowArgs& args) {
+  const Logits& z = args.logits;
+  return check_reachable(context, {{"x", z.x.data},
+                                   {"scale", z.scale_rows.data},
+                                   {"temperature", z.temperature_rows.data},
+                                   {"mask.additive", z.additive.data},
+                                   {"mask.boolean", z.boolean.data},
+                                   {"mask.lengths", z.lengths.data},
+                                   {"y", args.y.data},
+                                   {"dy", args.dy.data},
+                                   {output_name(args.op), args.out.data},
+                                   {"lse", args.lse.data},
+                                   {"target", args.target.data},
+                                   {"weight", args.weight.data},
+                                   {"dloss", args.dloss.data},
+                                   {"loss", args.loss.data}});
+}
+
+template <class Options>
+Status run(const Context& context, RowArgs& args, const Options& options) {
+  const bool on_gpu = context.device() == Device::cuda;
+  Machine machine{};
+  if (Status status = machine_of(context, machine); !status.ok()) return status;
+  Problem problem = describe(args);
+  problem.batch_invariant = options.batch_invariant;
+  if (on_gpu && !gpu_rows::refuse_no_gpu(problem, machine).empty()) {
+    return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
+                                   " beside y of " + std::string(onepass::name(args.y.dtype)) +
+                                   ": on a GPU both are f64, or neither"};
+  }
+  Plan plan;
+  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
+      !status.ok() || context.explanation() != nullptr) {
+    return status;
+  }
+  const bool writes_rows = traffic(args.op).writes > 0;
+  const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
+  if (problem.rows == 0 && !sums_nothing) return {};
+  if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
+  if (on_gpu) {
+    args.queue = queue_of(context, machine);
+    if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
+    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
+      return status;
+    }
+    if (problem.reduced) {
+      auto* losses = reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
+                                               gpu_rows::loss_scratch_bytes(problem));
+      const bool loss = args.op == Op::cross_entropy || args.loss;
+      if (loss) args.row_losses = losses;
+      if (args.reduction == Reduction::mean && args.op == Op::cross_entropy_backward) {
+        args.mean_scale = losses + (loss ? problem.rows : 0);
+      }
+    }
+  }
+  return find_variant(args.op, plan.variant)->run(args, plan);
+}
+
+Status forward(Op op, const Context& context, const ConstTensor& x, const Tensor& y,
+               const SoftmaxOptions& options) {
+  RowArgs args;
+  if (Status status = check_softmax(op, x, y, options, args); !status.ok()) return status;
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  return run(context, args, options);
+}
+
+Status backward(Op op, const Context& context, const ConstTensor& y, const ConstTensor& dy,
+                const Tensor& dx, const BackwardOptions& options) {
+  RowArgs args;
+  if (Status status = check_backward(op, y, dy, dx, options, args); !status.ok()) return status;
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  return run(context, args, options);
+}
+
+// What all losses together count: rows that are not ignored, by the weight of their targets; with probabilities, all.
+double counted_rows(const RowArgs& args) {
+  if (args.has_probabilities) return static_cast<double>(args.space.rows);
+  double count = 0;
+  for (std::int64_t row = 0; row < args.space.rows; ++row) {
+    const auto target =
+        read<std::int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0);
+    if (target != args.ignore_index) count += weight_of(args.weight, target);
+  }
+  return count;
+}
+
+// What the mean multiplies the sum with.
+double mean_scale(const RowArgs& args) {
+  const double count = counted_rows(args);
+  return count == 0 ? 0.0 : 1.0 / count;
+}
+
+// Blocks of rows, each summed in row order: one buffer of fixed size, and the same bits whatever
+// the number of threads.
+Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOptions& options) {
+  constexpr std::int64_t block = 4096;
+  std::vector<double> losses(static_cast<std::size_t>(std::min(block, args.space.rows)));
+  args.row_losses = losses.data();
+  double total = 0;
+  std::int64_t first = 0;
+  do {  // once even for no rows: the variant and the plan are still asked for
+    args.first_row = first;
+    args.end_row = std::min(first + block, args.space.rows);
+    if (Status status = run(context, args, options);
+        !status.ok() || context.explanation() != nullptr) {
+      return status;
+    }
+    for (std::int64_t i = 0; i < args.end_row - first; ++i) {
+      total += losses[static_cast<std::size_t>(i)];
+    }
+    first += block;
+  } while (first < args.space.rows);
+  const double count = options.reduction == Reduction::mean ? counted_rows(args) : 1;
+  const Operand& loss = args.loss ? args.loss : args.out;
+  write(loss.data, loss.dtype, 0, count == 0 ? 0.0 : total / count);
+  return {};
+}
+
+}  // namespace
+
+Status softmax(const Context& context, ConstTensor x, Tensor y, const SoftmaxOptions& options) {
+  return forward(Op::softmax, context, x, y, options);
+}
+
+Status log_softmax(const Context& context, ConstTensor x, Tensor y, const SoftmaxOptions& options) {
+  return forward(Op::log_softmax, context, x, y, options);
+}
+
+Status logsumexp(const Context& context, ConstTensor x, Tensor y, const SoftmaxOptions& options) {
+  return forward(Op::logsumexp, context, x, y, options);
+}
+
+Status softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, Tensor dx,
+                        const BackwardOptions& options) {
+  return backward(Op::softmax_backward, context, y, dy, dx, options);
+}
+
+Status log_softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, Tensor dx,
+                            const BackwardOptions& options) {
+  return backward(Op::log_softmax_backward, context, y, dy, dx, options);
+}
+
+Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, Tensor loss,
+                     const CrossEntropyOptions& options) {
+  RowArgs args;
+  const CrossEntropyTensors tensors{.x = x, .target = target, .loss = loss};
+  if (Status status = check_cross_entropy(Op::cross_entropy, tensors, options, args);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  if (context.device() == Device::cuda) {
+    args.reduction = options.reduction;
+  } else if (options.reduction != Reduction::none) {
+    return reduced_loss(context, args, options);
+  }
+  return run(context, args, options);
+}
+
+Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor target,
+                              ConstTensor lse, ConstTensor dloss, Tensor dx,
+                              const CrossEntropyOptions& options) {
+  RowArgs args;
+  const CrossEntropyTensors tensors{.x = x, .target = target, .lse = lse, .dloss = dloss, .dx = dx};
+  if (Status status = check_cross_entropy(Op::cross_entropy_backward, tensors, options, args);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  if (options.reduction == Reduction::mean && context.device() == Device::cuda) {
+    args.reduction = Reduction::mean;
+  } else if (options.reduction == Reduction::mean) {
+    args.dloss_scale = mean_scale(args);
+  }
+  return run(context, args, options);
+}
+
+Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstTensor target,
+                                   Tensor loss, Tensor dx, const CrossEntropyOptions& options) {
+  RowArgs args;
+  const CrossEntropyTensors tensors{
+      .x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true};
+  if (Status status = check_cross_entropy(Op::cross_entropy_backward, tensors, options, args);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = check_values(context, args); !status.ok()) return status;
+  if (context.device() == Device::cuda) args.reduction = options.reduction;
+  if (context.device() == Device::cuda || options.reduction == Reduction::none) {
+    return run(context, args, options);
+  }
+  if (options.reduction == Reduction::mean) args.dloss_scale = mean_scale(args);
+  return reduced_loss(context, args, options);
+}
+
+}  // namespace onepass

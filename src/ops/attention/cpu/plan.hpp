@@ -1,0 +1,31 @@
+// How attention runs on a CPU, as pure functions of problem and machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/machine.hpp"
+#include "core/problem.hpp"
+#include "core/reasons.hpp"
+#include "onepass/plan.hpp"
+
+namespace onepass {
+
+struct CpuAttentionLaunch {
+  int threads = 1;                // workers in all
+  std::int64_t part_keys = 0;     // keys per part where they are cut; 0: they are not
+  int parts = 1;                  // of the longest sequence
+  std::int64_t tile_rows = 1;     // that a key is read for
+  std::size_t scratch_bytes = 0;  // per worker
+
+  Plan plan() const;
+  bool operator==(const CpuAttentionLaunch&) const = default;
+};
+
+// One query at a time.
+CpuAttentionLaunch plan_queries(const Problem& p, const Machine& m, Reasons* reasons);
+
+// Tiles of rows against blocks of keys.
+CpuAttentionLaunch plan_tiles(const Problem& p, const Machine& m, Reasons* reasons);
+
+}  // namespace onepass

@@ -1,0 +1,13 @@
+// The CPU variants of attention. The list itself: ../variants.def.
+#pragma once
+
+#include "onepass/status.hpp"
+#include "ops/attention/args.hpp"
+#include "ops/attention/cpu/plan.hpp"
+
+namespace onepass::ops::attention {
+
+Status cpu_naive(const AttentionArgs& args, const CpuAttentionLaunch& launch);
+Status cpu_flash(const AttentionArgs& args, const CpuAttentionLaunch& launch);
+
+}  // namespace onepass::ops::attention

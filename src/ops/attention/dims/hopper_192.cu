@@ -1,9 +1,0 @@
-// The kernels of 20_hopper for dim 192.
-
-#include "ops/attention/hopper_launch.cuh"
-
-namespace onepass::ops::attention {
-
-template Status gpu_hopper_of<192>(const AttentionArgs&, const Plan&);
-
-}  // namespace onepass::ops::attention

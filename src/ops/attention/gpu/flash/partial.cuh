@@ -1,0 +1,95 @@
+// What warps found of the same rows among different keys, as one, through shared memory: their block's, or each other's
+// where they are blocks of a cluster.
+#pragma once
+
+#include "ops/attention/gpu/flash/plan.hpp"
+#include "merge/cluster.cuh"
+#include "ops/attention/gpu/packed.cuh"
+
+namespace onepass::ops::attention {
+
+// Neighbouring columns of a row.
+struct alignas(16) Four {
+  float x, y, z, w;
+
+  ONEPASS_HD Four operator*(float by) const { return {x * by, y * by, z * by, w * by}; }
+  ONEPASS_HD Four operator+(const Four& o) const { return {x + o.x, y + o.y, z + o.z, w + o.w}; }
+};
+
+using FoundFour = Weighted<float, Four>;
+
+// In shared memory.
+template <int Rows, int Columns>
+struct Found {
+  State<float> states[Rows];
+  alignas(16) float sums[Rows][Columns + attention_launch::kFoundPadding];
+
+  // By the four lanes of a row, in the layout of the tensor cores.
+  template <int Size>
+  __device__ void leave(int row, const State<float>& seen, const float (&o)[Size], int r) {
+    const auto lane = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+    for (int i = 0; i < Size / 4; ++i) {
+      *reinterpret_cast<float2*>(&sums[row][8 * i + 2 * lane]) =
+          make_float2(o[4 * i + 2 * r], o[4 * i + 2 * r + 1]);
+    }
+    if (lane == 0) states[row] = seen;
+  }
+
+  __device__ FoundFour four(int row, int column) const {
+    return {states[row], *reinterpret_cast<const Four*>(&sums[row][column])};
+  }
+};
+
+// Four columns of a row, of all who found something of it, four(i) each: always in the same order, whoever was done
+// first. The loads of so many are under way together.
+template <int Together, class FourOf>
+__device__ inline FoundFour join_found(int finders, FourOf&& four) {
+  FoundFour all{identity<float>(), {0, 0, 0, 0}};
+#pragma unroll 1
+  for (int begin = 0; begin < finders; begin += Together) {
+    FoundFour some[Together];
+#pragma unroll
+    for (int i = 0; i < Together; ++i) {
+      some[i] = four(min(begin + i, finders - 1));
+    }
+#pragma unroll
+    for (int i = 0; i < Together; ++i) {
+      if (begin + i < finders) all = merge(all, some[i]);
+    }
+  }
+  return all;
+}
+
+// To o at an offset, as the mean of everything: `all` has seen what was found, and perhaps a sink.
+__device__ inline void write_mean(const AttentionArgs& a, std::int64_t at, const FoundFour& found,
+                                  const State<float>& all) {
+  const Four o = found.sum * factor(all, found.state.m);
+  with_type_for<float>(a.o.dtype, [&]<class Stored>(Type<Stored>) {
+    Stored* const to = static_cast<Stored*>(a.o.data) + at;
+    to[0] = store_as<Stored>(o.x);
+    to[1] = store_as<Stored>(o.y);
+    to[2] = store_as<Stored>(o.z);
+    to[3] = store_as<Stored>(o.w);
+  });
+}
+
+// Four columns of a row to o, with its lse, or to where the parts of the row meet.
+__device__ inline void put(const PackedRows& rows, const Parts& parts, int part, int row,
+                           int column, const FoundFour& found) {
+  const AttentionArgs& a = rows.a;
+  const std::int64_t query = rows.s.q_first + rows.query(row);
+  const int head = rows.head(row);
+  if (parts.count > 1) {
+    const std::int64_t place =
+        parts.place(part, row_number(a, a.q_offsets ? 0 : rows.b, head, query));
+    *reinterpret_cast<Four*>(parts.means + place * parts.dim + column) = mean(found);
+    if (column == 0) parts.lse[place] = logsumexp(found.state);
+    return;
+  }
+  const State<float> all = with_sink(a, found.state, head);
+  write_mean(a, a.o.offset(rows.b, head, query) + column, found, all);
+  if (column == 0) write_lse(rows, row, all);
+}
+
+}  // namespace onepass::ops::attention

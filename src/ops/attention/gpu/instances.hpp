@@ -1,0 +1,29 @@
+// The kernels that are long to compile: each dim has files of its own, flash/dim_*.cu and hopper/dim_*.cu, so that cores share the work.
+#pragma once
+
+#include "ops/attention/gpu/variants.hpp"
+
+namespace onepass::ops::attention {
+
+// For dims up to Dim, from the one before: 64, 96, 128, 192, 256, 512.
+template <int Dim>
+Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+template <int Dim>
+Status gpu_decode_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+
+// For Dim: 64, 96, 128, 192, 256.
+template <int Dim>
+Status gpu_hopper_of(const AttentionArgs& args, const attention_launch::HopperLaunch& launch);
+
+// Calls body.operator()<Dim>() with the least of the dims that has room for a head.
+template <class Body>
+Status with_dim(int dim, Body body) {
+  if (dim <= 64) return body.template operator()<64>();
+  if (dim <= 96) return body.template operator()<96>();
+  if (dim <= 128) return body.template operator()<128>();
+  if (dim <= 192) return body.template operator()<192>();
+  if (dim <= 256) return body.template operator()<256>();
+  return body.template operator()<512>();
+}
+
+}  // namespace onepass::ops::attention

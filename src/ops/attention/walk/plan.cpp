@@ -1,0 +1,14 @@
+#include "ops/attention/walk/plan.hpp"
+
+#include "core/reasons.hpp"
+
+namespace onepass::ops::attention {
+
+Plan WalkLaunch::plan() const {
+  return {.threads = threads,
+          .blocks = blocks,
+          .scratch_bytes = scratch_bytes,
+          .details = text_of("shared=", shared_bytes)};
+}
+
+}  // namespace onepass::ops::attention

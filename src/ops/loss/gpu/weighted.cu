@@ -1,0 +1,110 @@
+// loss/13_weighted: cross-entropy whose classes have weights, or probabilities as targets, forward and backward.
+//
+// Idea    one kernel for rows of any length: a power of two of a warp's lanes a row, or a block, which keeps it in
+//         shared memory until it is known.
+// Versus  10_group, 11_block, 12_grid: one instance a dtype in place of many. These options are rare.
+// Bytes   x and the probabilities once, backward dx once. What a block cannot hold is read twice, last first, so that
+//         L2 has most of it.
+// Limits  none; every dtype and option. A row has one block at most.
+// Proof   `onepass verify`; numbers: results/.
+
+#include "core/cuda/dependent.cuh"
+#include "ops/loss/gpu/plan.hpp"
+#include "merge/block.cuh"
+#include "ops/loss/gpu/reduce.hpp"
+#include "ops/loss/variants.hpp"
+#include "ops/loss/gpu/weighted.cuh"
+#include "runtime/launch.cuh"
+
+namespace onepass::ops::loss {
+namespace {
+
+// `lanes` threads a row: a power of two up to a warp, or all of the block. What is to be written stays in shared memory,
+// as far as `staged` packs.
+template <class Row>
+__global__ __launch_bounds__(gpu_rows::kBlockThreads,
+                             1) void weighted_rows(const __grid_constant__ RowArgs args, int lanes,
+                                                   int staged) {
+  using Join = typename Row::Join;
+  using Held = typename Row::Held;
+  constexpr int kPacks = gpu_rows::kWeightedPacks;
+  extern __shared__ __align__(16) std::byte shared[];
+  __shared__ typename BlockFold<Join>::Scratch scratch;
+  const BlockFold<Join> block(scratch);
+  await_previous();
+  const int groups = static_cast<int>(blockDim.x) / lanes;
+  const int group = static_cast<int>(threadIdx.x) / lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int first_slot = group * lanes * kPacks;  // a group's row has no more
+  auto* const stage = reinterpret_cast<Held*>(shared) + first_slot;
+  staged -= first_slot;
+  const std::int64_t step = std::int64_t{gridDim.x} * groups;
+  for (std::int64_t turn = args.first_row + std::int64_t{blockIdx.x} * groups; turn < args.end_row;
+       turn += step) {
+    // A group past the last row goes along with that, for the warp's shuffles.
+    const bool has_row = turn + group < args.end_row;
+    const Row row(args, has_row ? turn + group : args.end_row - 1);
+    const int end = row.packs();
+
+    // Fold: this thread's packs, which nobody else looks at.
+    RunningShares<typename Row::T> mine;
+    for (int i = lane; i < end; i += kPacks * lanes) {
+      typename Row::Stored stored[kPacks];
+      Held held[kPacks];
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        stored[p] = i + p * lanes < end ? row.fetch(i + p * lanes) : Row::nothing();
+      }
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        held[p] = row.hold(stored[p], i + p * lanes, end);
+        if (row.writes() && i + p * lanes < min(end, staged)) stage[i + p * lanes] = held[p];
+      }
+      mine.take(row.fold(held, i, lanes, end));
+    }
+
+    // Climb: every thread leaves with the shares of the row.
+    const auto total =
+        lanes > kWarp ? block.all(mine.all()) : group_fold(mine.all(), Join(), lanes);
+
+    // Finish: in the order in which what is read again has not left L2.
+    if (!has_row) continue;
+    if (row.writes()) {
+      const typename Row::Scale scale = row.scale(total);
+      int i = lane;
+      while (i + lanes < end) i += lanes;
+      for (; i >= 0 && i < end; i -= lanes) {
+        row.finish(i, i < staged ? stage[i] : row.hold(row.fetch(i), i, end), scale);
+      }
+    }
+    if (lane == 0) row.conclude(total);
+  }
+}
+
+template <class In>
+Status run_rows(const RowArgs& args, const Plan& plan) {
+  using Row = WeightedRow<In>;
+  const Launch how{.queue = args.queue,
+                   .blocks = plan.blocks,
+                   .threads = plan.threads,
+                   .shared_bytes = plan.shared_bytes};
+  return launch(how, plan.variant, weighted_rows<Row>, args, plan.row_threads,
+                static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+}
+
+Status run_any(const RowArgs& args, const Plan& plan) {
+  switch (args.logits.x.dtype) {
+    case DType::f16: return run_rows<F16>(args, plan);
+    case DType::bf16: return run_rows<BF16>(args, plan);
+    case DType::f64: return run_rows<double>(args, plan);
+    default: return run_rows<float>(args, plan);
+  }
+}
+
+}  // namespace
+
+Status gpu_weighted(const RowArgs& args, const Plan& plan) {
+  return with_reduction(args, plan, run_any);
+}
+
+}  // namespace onepass::ops::loss

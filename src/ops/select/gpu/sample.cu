@@ -1,0 +1,23 @@
+// topk/11_sample: a token of each row, in one read of its logits.
+//
+// Idea    without a filter, all tokens race in the read itself. With one, the candidates come as topk's do, the
+//         filters leave the first of them, and these race. A row finds all of its options on the device.
+// Versus  10_choose: what becomes of the keys.
+// Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it once more for a race
+//         of those that are left, and twice before that to find out who these are by top_p, or by a top_k of thousands; five
+//         times for both. Without a filter, once more where the largest logit is far from the first ones.
+// Limits  f32, f16, bf16; every option.
+// Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+//
+// The kernel is sample_rows.cuh's; types/sample_*.cu compile it, so that cores share the work.
+
+#include "ops/select/gpu/stored.hpp"
+#include "ops/select/variants.hpp"
+
+namespace onepass::ops::topk {
+
+Status gpu_sample(const RowArgs& args, const Plan& plan) {
+  return with_stored(args, [&]<class In>(Type<In>) { return gpu_sample_of<In>(args, plan); });
+}
+
+}  // namespace onepass::ops::topk

@@ -1,0 +1,46 @@
+// topk/15_sample_stream: a token of each of many long rows, with a top_k for all of them.
+//
+// Idea    candidates come as 14_stream's do, as many as top_k; one warp filters them and lets the rest race.
+// Versus  11_sample: rows stream through warps in place of blocks that wait at every stage, and there are always enough
+//         candidates, so that no row is read again.
+// Bytes   x once.
+// Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16, bf16; dense rows, a positive scale.
+// Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+
+#include "ops/select/gpu/sample.cuh"
+#include "ops/select/gpu/stream.cuh"
+#include "ops/select/variants.hpp"
+
+namespace onepass::ops::topk {
+namespace {
+
+// So that a number of candidates that is not above it was asked for.
+static_assert(gpu_choose::kMostSampleStream < kUnlessAsked);
+
+template <class Row, class Warps>
+__global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sample_streams(
+    const __grid_constant__ typename Row::Args args,
+    const __grid_constant__ CommonOf<FlatPlace> common,
+    const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
+  await_previous();
+  const std::int64_t at = common.first_row + cluster::index();
+  const Draw draw(common, options, at);
+  const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
+  const int k = draw.candidates(options.most_candidates);
+  const Chosen chosen = stream_row<Warps>(row, k, Target{}, false);
+  if (!chosen.mine) return;
+  write_draw(common, options, at, row, draw, OwnNoise{noise_of(common, options, at)}, chosen);
+}
+
+}  // namespace
+
+Status gpu_sample_stream(const RowArgs& args, const Plan& plan) {
+  return with_stream(args, plan, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
+    const auto options = sample_options<FlatPlace>(*args.select, args,
+                                                   static_cast<int>(gpu_choose::kMostSampleStream));
+    return launch_row_clusters(sample_streams<Row, Warps>, args, plan,
+                               common_of<FlatPlace>(args, plan, args.select->temperature), options);
+  });
+}
+
+}  // namespace onepass::ops::topk

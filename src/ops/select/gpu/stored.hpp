@@ -1,0 +1,23 @@
+// The types that rows to choose from are stored in, and the kernels that have a file for each of them, in types/.
+#pragma once
+
+#include "rows/args.hpp"
+#include "onepass/plan.hpp"
+#include "onepass/status.hpp"
+
+namespace onepass::ops::topk {
+
+template <class In>
+Status gpu_sample_of(const RowArgs& args, const Plan& plan);
+
+// Calls body(Type<In>) with the stored type of x.
+template <class Body>
+Status with_stored(const RowArgs& args, Body body) {
+  switch (args.logits.x.dtype) {
+    case DType::f16: return body(Type<F16>{});
+    case DType::bf16: return body(Type<BF16>{});
+    default: return body(Type<float>{});
+  }
+}
+
+}  // namespace onepass::ops::topk

@@ -1,0 +1,37 @@
+// softmax/21_block: a row in the registers of a block, or of a cluster of blocks.
+//
+// Idea    20_group, two levels higher: warps meet in shared memory, blocks of a cluster in each
+//         other's. A row of 262,144 columns is still read once; a single row has up to 16 SMs.
+// Versus  08_register_shared_extreme: longer rows by more blocks instead of more memory a block, so
+//         that several blocks fit an SM and one computes while another loads.
+// Bytes   x once, y once.
+// Limits  rows that 16 blocks hold in registers (sm_90; one block before it); every op, dtype and
+//         option of the forward ops.
+// Proof   `onepass verify`; numbers: results/.
+
+#include "rows/gpu/launch.cuh"
+#include "ops/softmax/gpu/forward.cuh"
+#include "ops/softmax/variants.hpp"
+#include "ops/softmax/gpu/whole.cuh"
+
+namespace onepass::ops::softmax {
+namespace {
+
+template <bool Clusters>
+Status run_whole(const RowArgs& args, const Plan& plan) {
+  return with_whole_row(args, [&]<class Row>(Type<Row>) {
+    const auto kernel = plan.packs == 2   ? whole_blocks<Row, 2, Clusters>
+                        : plan.packs == 4 ? whole_blocks<Row, 4, Clusters>
+                                          : whole_blocks<Row, 8, Clusters>;
+    return launch_row_clusters(kernel, args, plan, plan.chunk);
+  });
+}
+
+}  // namespace
+
+Status gpu_block(const RowArgs& args, const Plan& plan) {
+  if (!plan.whole) return run_block<ForwardRows>(args, plan);
+  return plan.split > 1 ? run_whole<true>(args, plan) : run_whole<false>(args, plan);
+}
+
+}  // namespace onepass::ops::softmax

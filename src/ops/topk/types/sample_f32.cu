@@ -1,9 +1,0 @@
-// The kernels of 11_sample for rows stored as f32.
-
-#include "ops/topk/sample_rows.cuh"
-
-namespace onepass::ops::topk {
-
-template Status gpu_sample_of<float>(const RowArgs&, const Plan&);
-
-}  // namespace onepass::ops::topk

@@ -1,0 +1,124 @@
+// The loop around every row op: fold, climb, finish. Per-target.
+//
+// A Body brings
+//   Partial                          what a piece of a row folds to, with a merge
+//   Row(args, plan, row)             readers and writers of one row, with live() and skew()
+//   fold(row, columns, keep)         a piece of a row -> Partial
+//   conclude(row, total, keep)       writes what there is one of a row; x is still untouched
+//   finish(row, total, columns, keep)    writes what depends on the whole row, a piece at a time
+//   hide(row, total, columns)        writes the columns that a mask cuts off
+// and gets rows over threads (split = 1) or one row over all threads (split > 1) from here.
+
+#if defined(ONEPASS_OPS_ROW_DRIVE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONEPASS_OPS_ROW_DRIVE_INL
+#undef ONEPASS_OPS_ROW_DRIVE_INL
+#else
+#define ONEPASS_OPS_ROW_DRIVE_INL
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include "core/simd/inline-inl.hpp"
+#include "merge/team.hpp"
+#include "rows/cpu/layout.hpp"
+#include "rows/cpu/tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+
+// What a worker holds on to between fold and finish.
+template <class T>
+struct Keep {
+  T* weights = nullptr;   // null where the plan reads the row again instead
+  T* tile_max = nullptr;  // what each tile's weights are relative to
+  Buffers<T>& buffers;
+};
+
+template <class Body, class Row, class Partial>
+ONEPASS_FORCED void HideBeside(const Body& body, const Row& row, const Partial& total, Columns live,
+                               int64_t cols) {
+  if (live.begin > 0) body.hide(row, total, {0, live.begin});
+  if (live.end < cols) body.hide(row, total, {live.end, cols});
+}
+
+template <class Body>
+void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  using T = typename Body::T;
+  Buffers<T> buffers;
+  Keep<T> keep{.buffers = buffers};
+  if (plan.resident) {
+    keep.weights = reinterpret_cast<T*>(memory + team.rank() * plan.scratch_bytes);
+    keep.tile_max = keep.weights + kept_weights(args.space.cols, 1);
+  }
+  const Body body{args, plan};
+  const int64_t rows = args.end_row - args.first_row;
+  // Small enough to level the load, large enough that neighbours in memory stay with one thread.
+  const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
+  for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
+    for (int64_t r = first; r < std::min(first + block, rows); ++r) {
+      const typename Body::Row row(args, plan, args.first_row + r);
+      const Columns live = row.live();
+      const auto total = body.fold(row, live, keep);
+      body.conclude(row, total, keep);
+      body.finish(row, total, live, keep);
+      HideBeside(body, row, total, live, args.space.cols);
+    }
+  }
+}
+
+template <class Body>
+void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  using T = typename Body::T;
+  using Partial = typename Body::Partial;
+  Buffers<T> buffers;
+  const Body body{args, plan};
+  TeamMerge<Partial> team_merge(team, reinterpret_cast<Partial*>(memory), plan.split);
+  std::byte* kept = memory + kSlotBytes * 2 * static_cast<std::size_t>(plan.split);
+  const auto keep_of = [&](int i) {
+    Keep<T> keep{.buffers = buffers};
+    if (plan.resident) {
+      keep.weights = reinterpret_cast<T*>(kept + static_cast<std::size_t>(i) * plan.scratch_bytes);
+      keep.tile_max = keep.weights + kept_weights(args.space.cols, plan.split);
+    }
+    return keep;
+  };
+  for (int64_t r = args.first_row; r < args.end_row; ++r) {
+    const typename Body::Row row(args, plan, r);
+    const Columns live = row.live();
+    for (int i = team.rank(); i < plan.split; i += team.size()) {
+      Keep<T> keep = keep_of(i);
+      team_merge.put(i, body.fold(row, piece(live, plan.split, i), keep));
+    }
+    const Partial total = team_merge.all();
+    if (team.rank() == 0) {
+      Keep<T> keep{.buffers = buffers};
+      body.conclude(row, total, keep);
+    }
+    if (args.in_place && (args.lse || args.loss))
+      team.barrier();  // conclude may look at x once more
+    for (int i = team.rank(); i < plan.split; i += team.size()) {
+      Keep<T> keep = keep_of(i);
+      body.finish(row, total, piece(live, plan.split, i), keep);
+    }
+    if (team.rank() == 0) {
+      HideBeside(body, row, total, live, args.space.cols);
+    }
+  }
+}
+
+template <class Body>
+void Drive(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+  static_assert(sizeof(typename Body::Partial) <= kSlotBytes, "a partial must fit its slot");
+  if (plan.split == 1) {
+    DriveRows<Body>(args, plan, team, memory);
+  } else {
+    DriveSplit<Body>(args, plan, team, memory);
+  }
+  if (plan.streaming) hwy::FlushStream();
+}
+
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

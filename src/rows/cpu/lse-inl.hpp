@@ -1,0 +1,33 @@
+// The lse that a row reports. Per-target.
+
+#if defined(ONEPASS_OPS_ROW_LSE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONEPASS_OPS_ROW_LSE_INL
+#undef ONEPASS_OPS_ROW_LSE_INL
+#else
+#define ONEPASS_OPS_ROW_LSE_INL
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "core/state.hpp"
+#include "rows/cpu/tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace onepass::HWY_NAMESPACE {
+
+// A +inf leaves d = NaN, as a NaN does, but its lse is +inf: only then the row is looked at again.
+template <class T>
+HWY_NOINLINE T RowLse(const LogitsReader<T>& z, const LongState& total, Buffers<T>& buffers) {
+  if (total.m != -minus_infinity<double>()) return static_cast<T>(logsumexp(total));
+  for (int64_t c = z.live().begin; c < z.live().end; ++c) {
+    if (std::isnan(z.at(c, buffers))) return std::numeric_limits<T>::quiet_NaN();
+  }
+  return static_cast<T>(total.m);
+}
+
+}  // namespace onepass::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
