@@ -34,6 +34,7 @@ PerRowInteger per_row_bits(Call& call, std::string_view argument, nb::handle giv
 struct MaskArguments {
   nb::handle mask, lengths, causal, window;
 
+  static Names names() { return {"mask", "lengths", "causal", "window"}; }
   static MaskArguments next(Arguments& given) {
     return {given.next(), given.next(), given.next(), given.next()};
   }
@@ -45,6 +46,7 @@ struct LogitArguments {
   nb::handle scale, temperature, softcap;
   MaskArguments mask;
 
+  static Names names() { return {"scale", "temperature", "softcap", MaskArguments::names()}; }
   static LogitArguments next(Arguments& given) {
     return {given.next(), given.next(), given.next(), MaskArguments::next(given)};
   }

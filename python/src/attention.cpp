@@ -38,6 +38,11 @@ struct KeyArguments {
   MaskArguments mask;
   nb::handle alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split, dropout;
 
+  static Names names() {
+    return {"scale",     "softcap",    MaskArguments::names(), "alibi",       "sinks",
+            "q_offsets", "kv_offsets", "pages",                "check_pages", "split",
+            "dropout_p"};
+  }
   static KeyArguments next(Arguments& given) {
     return {given.next(), given.next(), MaskArguments::next(given),
             given.next(), given.next(), given.next(),
@@ -106,8 +111,12 @@ nb::object merge_attention(Arguments& given) {
 }  // namespace
 
 void define_attention() {
-  define("attention", &attention);
-  define("merge_attention", &merge_attention);
+  define("attention",
+         {"q", "k", "v", KeyArguments::names(), "layout", "dtype", "return_lse", "out", "variant",
+          "batch_invariant"},
+         &attention);
+  define("merge_attention", {"a", "lse_a", "b", "lse_b", "layout", "dtype", "out"},
+         &merge_attention);
 }
 
 }  // namespace onepass::python

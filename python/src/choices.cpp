@@ -98,10 +98,19 @@ nb::object gate(Arguments& given) {
 }  // namespace
 
 void define_choices() {
-  define("topk", &topk<true>);
-  define("softmax_topk", &topk<false>);
-  define("sample", &sample);
-  define("gate", &gate);
+  const Names shared{"sorted",     "target", LogitArguments::names(), "dtype", "indices_dtype",
+                     "return_lse", "out",    "variant"};
+  define("topk", {"x", "k", shared}, &topk<true>);
+  define("softmax_topk", {"x", "k", "values", shared}, &topk<false>);
+  define("sample",
+         {"x", "temperature", "top_k", "top_p", "min_p", "seed", "offset", "scale", "softcap",
+          MaskArguments::names(), "indices_dtype", "return_logprob", "return_valid", "out",
+          "variant"},
+         &sample);
+  define("gate",
+         {"scores", "k", "score", "bias", "renormalize", "scale", "dtype", "indices_dtype", "out",
+          "variant"},
+         &gate);
 }
 
 }  // namespace onepass::python

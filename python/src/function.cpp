@@ -10,12 +10,18 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace onepass::python {
 namespace {
 
-std::map<std::string_view, Body>& bodies() {
-  static auto& known = *new std::map<std::string_view, Body>;
+struct Defined {
+  std::vector<std::string> parameters;
+  Body body;
+};
+
+std::map<std::string_view, Defined>& bodies() {
+  static auto& known = *new std::map<std::string_view, Defined>;
   return known;
 }
 
@@ -171,6 +177,23 @@ nb::object make_type() {
   return type;
 }
 
+// That Python's parameters are the body's, in its order: values go from the one to the other by their places.
+void check_parameters(const std::string& function, const std::vector<std::string>& taken,
+                      const std::vector<std::string>& written) {
+  const auto [own, other] = std::ranges::mismatch(taken, written);
+  if (own == taken.end() && other == written.end()) return;
+  const auto said = [](bool there, const auto& name) {
+    return there ? "'" + *name + "'" : std::string("nothing");
+  };
+  const std::string text = "onepass: " + function + ": parameter " +
+                           std::to_string(own - taken.begin() + 1) + " is " +
+                           said(other != written.end(), other) + " in Python and " +
+                           said(own != taken.end(), own) +
+                           " in the extension, which is of another version: install both again";
+  PyErr_SetString(PyExc_ImportError, text.c_str());
+  throw nb::python_error();
+}
+
 nb::object make(const nb::object& type, const nb::object& python) {
   const nb::object code = python.attr("__code__");
   const auto unnamed = nb::cast<std::size_t>(code.attr("co_argcount"));
@@ -182,13 +205,16 @@ nb::object make(const nb::object& type, const nb::object& python) {
   const std::string name = nb::str(python.attr("__name__")).c_str();
   const auto body = bodies().find(name);
   if (body == bodies().end() || count > kMost) throw nb::value_error(name.c_str());
+  std::vector<std::string> written;
+  for (std::size_t i = 0; i < count; ++i) written.emplace_back(nb::str(local[i]).c_str());
+  check_parameters(name, body->second.parameters, written);
 
   nb::object made = nb::steal(PyType_GenericAlloc(reinterpret_cast<PyTypeObject*>(type.ptr()), 0));
   if (!made.is_valid()) throw nb::python_error();
   Function& f = as_function(made.ptr());
   f.call = call;
   f.python = python.inc_ref().ptr();
-  f.body = body->second;
+  f.body = body->second.body;
   f.count = count;
   f.required = unnamed - optional;
   f.positional = unnamed;
@@ -206,7 +232,9 @@ nb::object make(const nb::object& type, const nb::object& python) {
 
 }  // namespace
 
-void define(const char* name, Body body) { bodies().emplace(name, body); }
+void define(const char* name, const Names& parameters, Body body) {
+  bodies().emplace(name, Defined{parameters.all(), body});
+}
 
 void add_functions(nb::module_& module) {
   const nb::object type = make_type();

@@ -8,7 +8,10 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <initializer_list>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 namespace onepass::python {
 
@@ -39,11 +42,26 @@ class Arguments {
 
 using Body = nb::object (*)(Arguments&);
 
-// From now on the body of the function of this name.
-void define(const char* name, Body body);
+// The names of a body's parameters, in the order in which it takes them. What shares some has them in a list of its own.
+class Names {
+ public:
+  Names(std::initializer_list<Names> parts) {
+    for (const Names& part : parts) all_.insert(all_.end(), part.all_.begin(), part.all_.end());
+  }
+  Names(const char* one) : all_{one} {}
 
-// Adds `function(f)` to the module: a function with f's parameters and the body of f's name. f itself is called only with
-// arguments that it does not take, to say so.
+  const std::vector<std::string>& all() const { return all_; }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+// From now on the body of the function of this name.
+void define(const char* name, const Names& parameters, Body body);
+
+// Adds `function(f)` to the module: a function with f's parameters and the body of f's name, which must take parameters of the
+// same names; otherwise an ImportError says which differ. f itself is called only with arguments that it does not take, to
+// say so.
 void add_functions(nb::module_& module);
 
 }  // namespace onepass::python

@@ -12,6 +12,10 @@ struct LossArguments {
   nb::handle axis, weight, ignore_index, label_smoothing, z_loss, reduction;
   LogitArguments logits;
 
+  static Names names() {
+    return {"axis",   "weight",    "ignore_index",         "label_smoothing",
+            "z_loss", "reduction", LogitArguments::names()};
+  }
   static LossArguments next(Arguments& given) {
     return {given.next(),
             given.next(),
@@ -99,9 +103,14 @@ nb::object cross_entropy_with_gradient(Arguments& given) {
 }  // namespace
 
 void define_losses() {
-  define("cross_entropy", &cross_entropy);
-  define("cross_entropy_backward", &cross_entropy_backward);
-  define("cross_entropy_with_gradient", &cross_entropy_with_gradient);
+  const Names forward_names{"x",          "target", LossArguments::names(), "dtype",
+                            "return_lse", "out",    "variant",              "batch_invariant"};
+  define("cross_entropy", forward_names, &cross_entropy);
+  define("cross_entropy_backward",
+         {"x", "target", "dloss", "lse", LossArguments::names(), "dtype", "out", "variant",
+          "batch_invariant"},
+         &cross_entropy_backward);
+  define("cross_entropy_with_gradient", forward_names, &cross_entropy_with_gradient);
 }
 
 }  // namespace onepass::python

@@ -54,11 +54,17 @@ nb::object backward(Arguments& given) {
 }  // namespace
 
 void define_rows() {
-  define("softmax", &forward<onepass::softmax>);
-  define("log_softmax", &forward<onepass::log_softmax>);
-  define("logsumexp", &forward<onepass::logsumexp>);
-  define("softmax_backward", &backward<onepass::softmax_backward>);
-  define("log_softmax_backward", &backward<onepass::log_softmax_backward>);
+  const Names forward_names{"x",   "axis",    LogitArguments::names(), "dtype", "return_lse",
+                            "out", "variant", "batch_invariant"};
+  const Names backward_names{"y",     "dy",  "axis",    "x",             LogitArguments::names(),
+                             "dtype", "out", "variant", "batch_invariant"};
+  define("softmax", forward_names, &forward<onepass::softmax>);
+  define("log_softmax", forward_names, &forward<onepass::log_softmax>);
+  define("logsumexp",
+         {"x", "axis", LogitArguments::names(), "dtype", "out", "variant", "batch_invariant"},
+         &forward<onepass::logsumexp>);
+  define("softmax_backward", backward_names, &backward<onepass::softmax_backward>);
+  define("log_softmax_backward", backward_names, &backward<onepass::log_softmax_backward>);
 }
 
 }  // namespace onepass::python

@@ -49,6 +49,21 @@ def test_documentation(name):
     run_examples(function, name, {"onepass": onepass, "np": np})
 
 
+def softmax(x, axis=-1):
+    """Not the extension's: for the test below."""
+
+
+def test_parameters_that_are_not_the_extensions_fail_at_import():
+    with pytest.raises(ImportError, match="softmax: parameter 3 is nothing in Python and 'scale' in the extension"):
+        onepass._native.function(softmax)
+
+    def merge_attention(a, lse_b, b, lse_a, *, layout="bhsd", dtype=None, out=None):
+        """The same names in another order."""
+
+    with pytest.raises(ImportError, match="parameter 2 is 'lse_b' in Python and 'lse_a' in the extension"):
+        onepass._native.function(merge_attention)
+
+
 def test_every_op_is_a_function_of_its_own():
     ops = [name for name in FUNCTIONS if isinstance(getattr(onepass, name), onepass._native.Function)]
     assert len(ops) == 14
