@@ -19,6 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatch", "api"]
 # Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them includes another.
 WINGS = {"cpu", "gpu", "walk"}
+# The walk of top-k does not stand alone yet: its rows and outputs are those of what ships.
+NOT_YET = {("src/ops/select/walk", "src/ops/select/gpu")}
 
 SOURCES = {".hpp", ".cpp", ".cuh", ".cu", ".def", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
@@ -67,7 +69,8 @@ def mistake(root, arrow):
         return f"{here[0]} includes {there[0]}, which lies above it"
     if here[0] == there[0] == "ops" and here[1] != there[1]:
         return f"ops/{here[1]} includes its neighbour ops/{there[1]}"
-    if here[:2] == there[:2] and here[2] and there[2] and here[2] != there[2]:
+    folders = folder(root, arrow.source), folder(root, arrow.target)
+    if here[:2] == there[:2] and here[2] and there[2] and here[2] != there[2] and folders not in NOT_YET:
         return f"{here[2]} includes {there[2]}"
     return ""
 

@@ -1,0 +1,78 @@
+"""scripts/floors.py: that it sees every arrow that must not be, and that the tree has none."""
+
+import importlib.util
+import pathlib
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPEC = importlib.util.spec_from_file_location("floors", ROOT / "scripts/floors.py")
+floors = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(floors)
+
+
+def mistakes(files):
+    """What is said of a tree of {path: what it includes}."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder).resolve()
+        (root / "include/onepass").mkdir(parents=True)
+        (root / "src").mkdir()
+        for path, includes in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text("".join(f'#include "{name}"\n' for name in includes))
+        return floors.look(root)[1]
+
+
+class Arrows(unittest.TestCase):
+    def only(self, files, words):
+        said = mistakes(files)
+        self.assertEqual(len(said), 1, said)
+        self.assertIn(words, said[0])
+
+    def test_down_and_beside_is_fine(self):
+        self.assertEqual(mistakes({
+            "include/onepass/plan.hpp": [],
+            "src/core/a.hpp": ["onepass/plan.hpp"],
+            "src/core/cuda/b.cuh": ["core/a.hpp"],
+            "src/rows/gpu/c.cuh": ["core/cuda/b.cuh", "rows/d.hpp"],
+            "src/rows/d.hpp": [],
+            "src/ops/softmax/gpu/e.cu": ["rows/gpu/c.cuh"],
+            "src/dispatch/f.cpp": ["ops/softmax/gpu/g.hpp"],
+            "src/ops/softmax/gpu/g.hpp": [],
+        }), [])
+
+    def test_up(self):
+        for source, target in (("src/core/a.hpp", "merge/b.cuh"), ("src/rows/gpu/a.cuh", "ops/loss/b.hpp"),
+                               ("src/ops/loss/gpu/a.cu", "dispatch/b.hpp"), ("src/runtime/a.cpp", "api/b.hpp"),
+                               ("include/onepass/a.hpp", "core/b.hpp")):
+            self.only({source: [target], f"src/{target}": []}, "lies above it")
+
+    def test_sideways(self):
+        self.only({"src/ops/select/cpu/a.cpp": ["ops/softmax/cpu/b.hpp"], "src/ops/softmax/cpu/b.hpp": []},
+                  "its neighbour ops/softmax")
+
+    def test_between_wings(self):
+        for source, target in (("walk", "gpu"), ("cpu", "gpu"), ("gpu", "cpu"), ("gpu", "walk")):
+            self.only({f"src/ops/softmax/{source}/a.cuh": [f"ops/softmax/{target}/b.cuh"],
+                       f"src/ops/softmax/{target}/b.cuh": []}, f"{source} includes {target}")
+
+    def test_what_is_not_there(self):
+        self.only({"src/core/a.cu": ["core/b.cuh"]}, "does not exist")
+
+    def test_no_floor(self):
+        self.only({"src/attic/a.hpp": ["core/b.hpp"], "src/core/b.hpp": []}, "attic is no floor")
+
+    def test_a_circle_of_folders(self):
+        self.only({"src/core/a.hpp": ["core/simd/b.hpp"], "src/core/simd/b.hpp": ["core/c.hpp"], "src/core/c.hpp": []},
+                  "a circle: src/core -> src/core/simd -> src/core")
+
+
+class Tree(unittest.TestCase):
+    def test_this_one_has_no_mistake(self):
+        arrows, said = floors.look(ROOT)
+        self.assertEqual(said, [])
+        self.assertGreater(len(arrows), 500)
+
+
+if __name__ == "__main__":
+    unittest.main()
