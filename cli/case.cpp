@@ -68,7 +68,8 @@ bool parse_mask(std::string_view text, Case& c) {
 bool parse_window(std::string_view text, Case& c) {
   const std::size_t comma = text.find(',');
   return comma != std::string_view::npos && parse_number(text.substr(0, comma), c.window_left) &&
-         parse_number(text.substr(comma + 1), c.window_right);
+         parse_number(text.substr(comma + 1), c.window_right) && c.window_left >= -1 &&
+         c.window_right >= -1;
 }
 
 bool parse_reduction(std::string_view text, Reduction& out) {

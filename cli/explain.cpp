@@ -60,21 +60,22 @@ Status explain(const Flags& flags) {
   there.device = machine.device();
   const Problem problem = problem_of(there);
   Reasons reasons;
-  Plan plan;
+  Decision decision;
   if (c.variant.empty()) {
-    plan = choose(problem, machine, &reasons);
-    if (plan.variant.empty()) {
+    decision = choose(problem, machine, &reasons);
+    if (!decision) {
       return {Code::unsupported, fmt::format("machine: {}: {}", machine.name, reasons.back())};
     }
-  } else if (Status status = plan_variant(c.variant, problem, machine, plan, &reasons);
+  } else if (Status status = plan_variant(c.variant, problem, machine, decision, &reasons);
              !status.ok()) {
     return status;
   }
   const double least = least_bytes(problem);
-  const double planned = planned_bytes(problem, plan, machine);
+  const double planned = planned_bytes(problem, decision, machine);
+  const std::string plan = to_string(decision.plan());
   if (flags.json) {
     const nlohmann::ordered_json out = {{"problem", to_string(c)}, {"machine", machine.name},
-                                        {"isa", machine.isa},      {"plan", to_string(plan)},
+                                        {"isa", machine.isa},      {"plan", plan},
                                         {"reasons", reasons},      {"least_bytes", least},
                                         {"planned_bytes", planned}};
     fmt::print("{}\n", out.dump(2));
@@ -89,8 +90,8 @@ Status explain(const Flags& flags) {
     fmt::print("machine  {}: {}, {} threads, L1 {} KiB, L2 {} KiB, L3 {} KiB\n", machine.name,
                machine.isa, machine.threads, machine.l1 >> 10, machine.l2 >> 10, machine.l3 >> 10);
   }
-  fmt::print("plan     {}\n", to_string(plan));
-  fmt::print("idea     {}\n", find_variant(c.op, plan.variant)->idea);
+  fmt::print("plan     {}\n", plan);
+  fmt::print("idea     {}\n", decision.runs->idea);
   for (const std::string& reason : reasons) fmt::print("  because  {}\n", reason);
   fmt::print("bytes    {:.0f} moved, {:.0f} at least: {:.2f}x\n", planned, least,
              least > 0 ? planned / least : 1);

@@ -15,7 +15,7 @@
 #include "cli/expect.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
-#include "rows/gpu/plan.hpp"
+#include "rows/gpu/policy.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
@@ -100,7 +100,7 @@ class Measurement {
 
   Status prepare(const Selection& selection) {
     if (Status status = machine_of(case_, machine_); !status.ok()) return status;
-    if (chosen_.empty()) chosen_ = choose(problem_, machine_).variant;
+    if (chosen_.empty()) chosen_ = choose(problem_, machine_).variant();
     if (case_.device == Device::cuda) {
       if (Status status = head_start_.allocate(kHeadStartBytes); !status.ok()) return status;
     }
@@ -119,8 +119,8 @@ class Measurement {
     if (selection.variants == "no_clusters") {  // what a GPU like this one without them would run
       Machine without = machine_;
       without.gpu.sm = 80;
-      const gpu_rows::Launch launch = gpu_rows::derived_launch(problem_, without);
-      if (Status status = add(gpu_rows::name_of(launch), true); !status.ok()) return status;
+      const gpu_rows::Config config = gpu_rows::derived_config(problem_, without);
+      if (Status status = add(gpu_rows::name_of(config), true); !status.ok()) return status;
       return add("copy", true);
     }
     if (selection.variants != "all" && selection.variants != "auto") {
@@ -273,10 +273,12 @@ class Measurement {
       candidates_.push_back(std::move(candidate));
       return {};
     }
-    Plan plan;
-    if (Status status = plan_variant(wanted, problem_, machine_, plan); !status.ok()) return status;
+    Decision decision;
+    if (Status status = plan_variant(wanted, problem_, machine_, decision); !status.ok()) {
+      return status;
+    }
     Candidate candidate{.name = wanted,
-                        .role = find_variant(case_.op, plan.variant)->role,
+                        .role = decision.runs->role,
                         .chosen = wanted == chosen_,
                         .run = {}};
     // The chosen one as the dispatcher launches it, not as its name alone would.

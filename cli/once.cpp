@@ -68,9 +68,9 @@ Status variants_to_profile(const Case& c, const std::string& selection,
     return {};
   }
   for (const std::string& name : split_names(selection)) {
-    Plan plan;
+    Decision decision;
     if (find_peer(name) == nullptr) {
-      if (Status status = plan_variant(name, problem, machine, plan); !status.ok()) return status;
+      if (Status status = plan_variant(name, problem, machine, decision); !status.ok()) return status;
     }
     names.push_back(name);
   }

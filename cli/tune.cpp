@@ -85,7 +85,7 @@ Status tune(const Flags& flags) {
     }
     if (best != nullptr) {
       tuning.add({family_of(c.op), static_cast<int>(size_of(c.in)), gpu_rows::packs(problem_of(c)),
-                  c.rows(), *gpu_rows::launch_named(best->variant)});
+                  c.rows(), *gpu_rows::config_named(best->variant)});
     }
     progress.step(to_string(c));
   }

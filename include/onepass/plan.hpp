@@ -10,22 +10,12 @@
 namespace onepass {
 
 struct Plan {
-  std::string_view variant;       // a name from the registry, alive as long as the program
-  int threads = 1;                // workers in all; on a GPU, threads a block
-  int split = 1;                  // pieces a row is cut into; 1: a row has one worker
-  bool resident = false;          // the row stays in cache or on chip: x is read from memory once
-  bool streaming = false;         // stores go past the caches
-  std::size_t scratch_bytes = 0;  // a worker; on a GPU, of the workspace
-  std::int64_t blocks = 0;        // on a GPU: blocks a launch; 0 on a CPU
-  std::size_t shared_bytes = 0;   // on a GPU: shared memory a block
-  int row_threads = 0;            // on a GPU: threads of a block that share a row; 0: all
-  int packs = 0;                  // on a GPU: 16-byte packs of a row in a thread's registers
-  bool looped = false;            // on a GPU: a row goes on past those
-  int chunk = 0;                  // on a GPU: packs that a block has of a row
-  std::int64_t keys = 0;          // of attention: keys a part where they are cut; 0: not
-  int cluster = 1;                // of attention: blocks that share the keys of a part
-  bool whole = false;             // on a GPU: kernels for rows of whole packs
-  bool general = false;           // on a GPU: options or dtypes that no kernel is compiled for
+  std::string_view variant = {};  // a name of `onepass list`, alive as long as the program
+  int threads = 1;                // workers in all; on a GPU, threads per block
+  std::int64_t blocks = 0;        // on a GPU: blocks per launch; 0 on a CPU
+  int split = 1;                  // workers, or blocks, that share a row; parts of attention's keys
+  std::size_t scratch_bytes = 0;  // per worker; on a GPU, of the workspace
+  std::string details = {};       // what else was decided: name=value, and words
 
   bool operator==(const Plan&) const = default;
 };

@@ -12,22 +12,6 @@
 namespace onepass {
 namespace {
 
-Status check_gpu_memory(const Context& context, const AttentionArgs& args) {
-  return check_reachable(context, {{"q", args.q.data},
-                                   {"k", args.k.data},
-                                   {"v", args.v.data},
-                                   {"o", args.o.data},
-                                   {"lse", args.lse.data},
-                                   {"mask.additive", args.additive.data},
-                                   {"mask.boolean", args.boolean.data},
-                                   {"mask.lengths", args.lengths.data},
-                                   {"alibi", args.alibi.data},
-                                   {"sinks", args.sinks.data},
-                                   {"q_offsets", args.q_offsets.data},
-                                   {"kv_offsets", args.kv_offsets.data},
-                                   {"pages", args.pages.table}});
-}
-
 Explanation explain_merge(const MergeArgs& args) {
   const auto rows = static_cast<double>(args.space.rows);
   const auto cols = static_cast<double>(args.space.cols);
@@ -49,37 +33,35 @@ Explanation explain_merge(const MergeArgs& args) {
 Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
                  const AttentionOptions& options) {
   AttentionArgs args;
-  if (Status status = check_attention(q, k, v, o, options, args); !status.ok()) return status;
-  const bool on_gpu = context.device() == Device::cuda;
+  ONEPASS_TRY(check_attention(q, k, v, o, options, args));
   Machine machine{};
-  if (Status status = machine_of(context, machine); !status.ok()) return status;
-  if (!on_gpu) {
-    if (Status status = check_attention_values(args); !status.ok()) return status;
-  }
+  ONEPASS_TRY(machine_of(context, machine));
+  if (context.device() == Device::cpu) ONEPASS_TRY(check_attention_values(args));
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
-  Plan plan;
-  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
-      !status.ok() || context.explanation() != nullptr) {
-    return status;
-  }
-  if (problem.rows == 0) return {};
-  if (on_gpu) {
-    args.queue = queue_of(context, machine);
-    if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
-    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
-      return status;
-    }
-  }
-  return find_variant(Op::attention, plan.variant)->run(args, plan);
+  return execute(context, problem, machine, {options.variant, options.plan}, problem.rows == 0,
+                 {{"q", args.q.data},
+                  {"k", args.k.data},
+                  {"v", args.v.data},
+                  {"o", args.o.data},
+                  {"lse", args.lse.data},
+                  {"mask.additive", args.additive.data},
+                  {"mask.boolean", args.boolean.data},
+                  {"mask.lengths", args.lengths.data},
+                  {"alibi", args.alibi.data},
+                  {"sinks", args.sinks.data},
+                  {"q_offsets", args.q_offsets.data},
+                  {"kv_offsets", args.kv_offsets.data},
+                  {"pages", args.pages.table}},
+                 args);
 }
 
 Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a, ConstTensor b,
                        ConstTensor lse_b, Tensor o, Tensor lse) {
   MergeArgs args;
-  if (Status status = check_merge(a, lse_a, b, lse_b, o, lse, args); !status.ok()) return status;
+  ONEPASS_TRY(check_merge(a, lse_a, b, lse_b, o, lse, args));
   Machine machine{};
-  if (Status status = machine_of(context, machine); !status.ok()) return status;
+  ONEPASS_TRY(machine_of(context, machine));
   if (context.explanation() != nullptr) {
     *context.explanation() = explain_merge(args);
     return {};

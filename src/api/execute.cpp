@@ -10,19 +10,19 @@
 namespace onepass {
 namespace {
 
-// The best plan. A thread remembers its last of each op: the same shapes come again and again.
-const Plan& plan_for(const Problem& problem, const Machine& machine) {
-  struct Chosen {
+// A thread remembers its last decision of each op: the same shapes come again and again.
+const Decision& decision_for(const Problem& problem, const Machine& machine) {
+  struct Made {
     Problem problem;
     Machine machine;
-    Plan plan;
+    Decision decision;
   };
-  thread_local std::array<std::optional<Chosen>, kAllOps.size()> last;
-  std::optional<Chosen>& mine = last[static_cast<std::size_t>(problem.op)];
+  thread_local std::array<std::optional<Made>, kAllOps.size()> last;
+  std::optional<Made>& mine = last[static_cast<std::size_t>(problem.op)];
   if (!mine || mine->problem != problem || mine->machine != machine) {
-    mine = Chosen{problem, machine, choose(problem, machine)};
+    mine = Made{problem, machine, choose(problem, machine)};
   }
-  return mine->plan;
+  return mine->decision;
 }
 
 }  // namespace
@@ -52,35 +52,32 @@ Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out) 
   return {};
 }
 
-Status check_reachable(const Context& context,
-                       std::initializer_list<std::pair<std::string_view, const void*>> arguments) {
+Status check_reachable(const Context& context, Pointers pointers) {
   if (context.trusts()) return {};
-  for (const auto& [name, data] : arguments) {
-    if (data == nullptr) continue;
-    if (Status status = gpu::check_reachable(name, data); !status.ok()) return status;
+  for (const auto& [name, data] : pointers) {
+    if (data != nullptr) ONEPASS_TRY(gpu::check_reachable(name, data));
   }
   return {};
 }
 
-Status plan_call(const Context& context, const Problem& problem, const Machine& machine,
-                 std::string_view variant, Plan* kept, Plan& plan) {
+Status decide(const Context& context, const Problem& problem, const Machine& machine,
+              const Wanted& wanted, Decision& decision) {
   Reasons reasons;
   Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
-  if (!variant.empty()) {
-    if (Status status = plan_variant(variant, problem, machine, plan, why); !status.ok()) {
-      return status;
-    }
-  } else if (plan = why == nullptr ? plan_for(problem, machine) : choose(problem, machine, why);
-             plan.variant.empty()) {
+  if (!wanted.variant.empty()) {
+    ONEPASS_TRY(plan_variant(wanted.variant, problem, machine, decision, why));
+  } else if (decision = why == nullptr ? decision_for(problem, machine)
+                                       : choose(problem, machine, why);
+             !decision) {
     choose(problem, machine, &reasons);
     return {Code::unsupported, reasons.back()};
   }
-  if (kept != nullptr) *kept = plan;
+  if (wanted.plan != nullptr) *wanted.plan = decision.plan();
   if (why != nullptr) {
-    *context.explanation() = {.plan = plan,
+    *context.explanation() = {.plan = decision.plan(),
                               .reasons = std::move(reasons),
                               .least_bytes = least_bytes(problem),
-                              .planned_bytes = planned_bytes(problem, plan, machine)};
+                              .planned_bytes = planned_bytes(problem, decision, machine)};
   }
   return {};
 }

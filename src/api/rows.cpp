@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dispatch/choose.hpp"
-#include "rows/gpu/plan.hpp"
+#include "rows/gpu/policy.hpp"
 #include "onepass/ops.hpp"
 #include "ops/loss/check.hpp"
 #include "ops/softmax/check.hpp"
@@ -20,7 +20,7 @@ namespace {
 // handle.
 Status check_values(const Context& context, const RowArgs& args) {
   if (context.device() != Device::cpu) return {};
-  if (Status status = check_row_values(args); !status.ok()) return status;
+  ONEPASS_TRY(check_row_values(args));
   return check_targets(args);
 }
 
@@ -35,77 +35,66 @@ std::string_view output_name(Op op) {
   }
 }
 
-Status check_gpu_memory(const Context& context, const RowArgs& args) {
-  const Logits& z = args.logits;
-  return check_reachable(context, {{"x", z.x.data},
-                                   {"scale", z.scale_rows.data},
-                                   {"temperature", z.temperature_rows.data},
-                                   {"mask.additive", z.additive.data},
-                                   {"mask.boolean", z.boolean.data},
-                                   {"mask.lengths", z.lengths.data},
-                                   {"y", args.y.data},
-                                   {"dy", args.dy.data},
-                                   {output_name(args.op), args.out.data},
-                                   {"lse", args.lse.data},
-                                   {"target", args.target.data},
-                                   {"weight", args.weight.data},
-                                   {"dloss", args.dloss.data},
-                                   {"loss", args.loss.data}});
+// Each row's loss where losses are reduced, and for a gradient the factor of the mean: the end of the workspace.
+void place_losses(RowArgs& args, const Problem& problem, std::size_t workspace_bytes) {
+  auto* losses = reinterpret_cast<double*>(args.workspace + workspace_bytes -
+                                           gpu_rows::loss_scratch_bytes(problem));
+  const bool loss = args.op == Op::cross_entropy || args.loss;
+  if (loss) args.row_losses = losses;
+  if (args.reduction == Reduction::mean && args.op == Op::cross_entropy_backward) {
+    args.mean_scale = losses + (loss ? problem.rows : 0);
+  }
 }
 
 template <class Options>
 Status run(const Context& context, RowArgs& args, const Options& options) {
-  const bool on_gpu = context.device() == Device::cuda;
   Machine machine{};
-  if (Status status = machine_of(context, machine); !status.ok()) return status;
+  ONEPASS_TRY(machine_of(context, machine));
   Problem problem = describe(args);
   problem.batch_invariant = options.batch_invariant;
-  if (on_gpu && !gpu_rows::refuse_no_gpu(problem, machine).empty()) {
+  if (context.device() == Device::cuda && !gpu_rows::refuse_no_gpu(problem, machine).empty()) {
     return {Code::unsupported, "dy: " + std::string(onepass::name(args.dy.dtype)) +
                                    " beside y of " + std::string(onepass::name(args.y.dtype)) +
                                    ": on a GPU both are f64, or neither"};
   }
-  Plan plan;
-  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
-      !status.ok() || context.explanation() != nullptr) {
-    return status;
-  }
   const bool writes_rows = traffic(args.op).writes > 0;
   const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
-  if (problem.rows == 0 && !sums_nothing) return {};
-  if (problem.cols == 0 && writes_rows && !args.lse && !args.loss) return {};
-  if (on_gpu) {
-    args.queue = queue_of(context, machine);
-    if (Status status = check_gpu_memory(context, args); !status.ok()) return status;
-    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
-      return status;
-    }
-    if (problem.reduced) {
-      auto* losses = reinterpret_cast<double*>(args.workspace + plan.scratch_bytes -
-                                               gpu_rows::loss_scratch_bytes(problem));
-      const bool loss = args.op == Op::cross_entropy || args.loss;
-      if (loss) args.row_losses = losses;
-      if (args.reduction == Reduction::mean && args.op == Op::cross_entropy_backward) {
-        args.mean_scale = losses + (loss ? problem.rows : 0);
-      }
-    }
-  }
-  return find_variant(args.op, plan.variant)->run(args, plan);
+  const bool no_rows = problem.rows == 0 && !sums_nothing;
+  const bool no_columns = problem.cols == 0 && writes_rows && !args.lse && !args.loss;
+  const Logits& z = args.logits;
+  return execute(context, problem, machine, {options.variant, options.plan}, no_rows || no_columns,
+                 {{"x", z.x.data},
+                  {"scale", z.scale_rows.data},
+                  {"temperature", z.temperature_rows.data},
+                  {"mask.additive", z.additive.data},
+                  {"mask.boolean", z.boolean.data},
+                  {"mask.lengths", z.lengths.data},
+                  {"y", args.y.data},
+                  {"dy", args.dy.data},
+                  {output_name(args.op), args.out.data},
+                  {"lse", args.lse.data},
+                  {"target", args.target.data},
+                  {"weight", args.weight.data},
+                  {"dloss", args.dloss.data},
+                  {"loss", args.loss.data}},
+                 args, [&](RowArgs& placed, const Decision& decision) {
+                   if (problem.reduced) place_losses(placed, problem, decision.scratch_bytes);
+                 });
 }
 
 Status forward(Op op, const Context& context, const ConstTensor& x, const Tensor& y,
                const SoftmaxOptions& options) {
   RowArgs args;
-  if (Status status = check_softmax(op, x, y, options, args); !status.ok()) return status;
-  if (Status status = check_values(context, args); !status.ok()) return status;
+  ONEPASS_TRY(check_softmax(op, x, y, options, args));
+  ONEPASS_TRY(check_values(context, args));
   return run(context, args, options);
 }
 
 Status backward(Op op, const Context& context, const ConstTensor& y, const ConstTensor& dy,
                 const Tensor& dx, const BackwardOptions& options) {
   RowArgs args;
-  if (Status status = check_backward(op, y, dy, dx, options, args); !status.ok()) return status;
-  if (Status status = check_values(context, args); !status.ok()) return status;
+  ONEPASS_TRY(check_backward(op, y, dy, dx, options, args));
+  ONEPASS_TRY(check_values(context, args));
   return run(context, args, options);
 }
 
@@ -181,11 +170,8 @@ Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, 
                      const CrossEntropyOptions& options) {
   RowArgs args;
   const CrossEntropyTensors tensors{.x = x, .target = target, .loss = loss};
-  if (Status status = check_cross_entropy(Op::cross_entropy, tensors, options, args);
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = check_values(context, args); !status.ok()) return status;
+  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy, tensors, options, args));
+  ONEPASS_TRY(check_values(context, args));
   if (context.device() == Device::cuda) {
     args.reduction = options.reduction;
   } else if (options.reduction != Reduction::none) {
@@ -199,11 +185,8 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
                               const CrossEntropyOptions& options) {
   RowArgs args;
   const CrossEntropyTensors tensors{.x = x, .target = target, .lse = lse, .dloss = dloss, .dx = dx};
-  if (Status status = check_cross_entropy(Op::cross_entropy_backward, tensors, options, args);
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = check_values(context, args); !status.ok()) return status;
+  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
+  ONEPASS_TRY(check_values(context, args));
   if (options.reduction == Reduction::mean && context.device() == Device::cuda) {
     args.reduction = Reduction::mean;
   } else if (options.reduction == Reduction::mean) {
@@ -217,11 +200,8 @@ Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstT
   RowArgs args;
   const CrossEntropyTensors tensors{
       .x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true};
-  if (Status status = check_cross_entropy(Op::cross_entropy_backward, tensors, options, args);
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = check_values(context, args); !status.ok()) return status;
+  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
+  ONEPASS_TRY(check_values(context, args));
   if (context.device() == Device::cuda) args.reduction = options.reduction;
   if (context.device() == Device::cuda || options.reduction == Reduction::none) {
     return run(context, args, options);

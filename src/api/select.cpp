@@ -6,7 +6,6 @@
 #include "onepass/select.hpp"
 #include "rows/describe.hpp"
 #include "ops/select/check.hpp"
-#include "ops/select/cpu/pieces.hpp"
 #include "dispatch/variant.hpp"
 #include "api/execute.hpp"
 
@@ -28,40 +27,12 @@ std::string_view output_name(Op op) {
   return op == Op::sample ? "token" : op == Op::gate ? "weights" : "values";
 }
 
-Status check_gpu_memory(const Context& context, const RowArgs& args, const Select& select) {
-  const Logits& z = args.logits;
-  return check_reachable(context,
-                         {{args.op == Op::gate ? "scores" : "x", z.x.data},
-                          {"scale", z.scale_rows.data},
-                          {"temperature", z.temperature_rows.data},
-                          {"mask.additive", z.additive.data},
-                          {"mask.boolean", z.boolean.data},
-                          {"mask.lengths", z.lengths.data},
-                          {output_name(args.op), args.out.data},
-                          {args.op == Op::gate ? "experts" : "indices", select.indices.data},
-                          {"lse", args.lse.data},
-                          {"target", args.target.data},
-                          {"target_logprob", select.target_logprob.data},
-                          {"target_rank", select.target_rank.data},
-                          {"temperature", select.temperature.rows.data},
-                          {"top_k", select.top_k.rows.data},
-                          {"top_p", select.top_p.rows.data},
-                          {"min_p", select.min_p.rows.data},
-                          {"seed", select.seed.rows.data},
-                          {"offset", select.offset.rows.data},
-                          {"logprob", select.logprob.data},
-                          {"valid", select.valid.data},
-                          {"bias", select.bias.data}});
-}
-
 template <class Options>
 Status run(const Context& context, RowArgs& args, const Select& select, const Options& options) {
   const bool on_gpu = context.device() == Device::cuda;
   Machine machine{};
-  if (Status status = machine_of(context, machine); !status.ok()) return status;
-  if (!on_gpu) {
-    if (Status status = check_select_values(args, select); !status.ok()) return status;
-  }
+  ONEPASS_TRY(machine_of(context, machine));
+  if (!on_gpu) ONEPASS_TRY(check_select_values(args, select));
   Problem problem = describe(args);
   problem.k = candidates(args, select, on_gpu);
   problem.wants_lse = args.lse || args.target;
@@ -70,21 +41,31 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   if (on_gpu && args.op == Op::sample && problem.in == DType::f64) {
     return {Code::unsupported, "x: f64: on a GPU sample takes f32, f16 and bf16"};
   }
-  Plan plan;
-  if (Status status = plan_call(context, problem, machine, options.variant, options.plan, plan);
-      !status.ok() || context.explanation() != nullptr) {
-    return status;
-  }
-  if (problem.rows == 0) return {};
-  if (on_gpu) {
-    args.queue = queue_of(context, machine);
-    if (Status status = check_gpu_memory(context, args, select); !status.ok()) return status;
-    if (Status status = workspace_of(context, plan.scratch_bytes, args.workspace); !status.ok()) {
-      return status;
-    }
-  }
   args.select = &select;
-  return find_variant(args.op, plan.variant)->run(args, plan);
+  const Logits& z = args.logits;
+  return execute(context, problem, machine, {options.variant, options.plan}, problem.rows == 0,
+                 {{args.op == Op::gate ? "scores" : "x", z.x.data},
+                  {"scale", z.scale_rows.data},
+                  {"temperature", z.temperature_rows.data},
+                  {"mask.additive", z.additive.data},
+                  {"mask.boolean", z.boolean.data},
+                  {"mask.lengths", z.lengths.data},
+                  {output_name(args.op), args.out.data},
+                  {args.op == Op::gate ? "experts" : "indices", select.indices.data},
+                  {"lse", args.lse.data},
+                  {"target", args.target.data},
+                  {"target_logprob", select.target_logprob.data},
+                  {"target_rank", select.target_rank.data},
+                  {"temperature", select.temperature.rows.data},
+                  {"top_k", select.top_k.rows.data},
+                  {"top_p", select.top_p.rows.data},
+                  {"min_p", select.min_p.rows.data},
+                  {"seed", select.seed.rows.data},
+                  {"offset", select.offset.rows.data},
+                  {"logprob", select.logprob.data},
+                  {"valid", select.valid.data},
+                  {"bias", select.bias.data}},
+                 args);
 }
 
 }  // namespace
@@ -93,9 +74,7 @@ Status softmax_topk(const Context& context, ConstTensor x, Tensor values, Tensor
                     const TopkOptions& options) {
   RowArgs args;
   Select select;
-  if (Status status = check_topk(x, values, indices, options, args, select); !status.ok()) {
-    return status;
-  }
+  ONEPASS_TRY(check_topk(x, values, indices, options, args, select));
   return run(context, args, select, options);
 }
 
@@ -108,7 +87,7 @@ Status topk(const Context& context, ConstTensor x, Tensor values, Tensor indices
 Status sample(const Context& context, ConstTensor x, Tensor token, const SampleOptions& options) {
   RowArgs args;
   Select select;
-  if (Status status = check_sample(x, token, options, args, select); !status.ok()) return status;
+  ONEPASS_TRY(check_sample(x, token, options, args, select));
   return run(context, args, select, options);
 }
 
@@ -116,9 +95,7 @@ Status gate(const Context& context, ConstTensor scores, Tensor weights, Tensor e
             const GateOptions& options) {
   RowArgs args;
   Select select;
-  if (Status status = check_gate(scores, weights, experts, options, args, select); !status.ok()) {
-    return status;
-  }
+  ONEPASS_TRY(check_gate(scores, weights, experts, options, args, select));
   return run(context, args, select, options);
 }
 

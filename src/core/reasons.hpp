@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace onepass {
@@ -12,12 +13,19 @@ namespace onepass {
 using Reasons = std::vector<std::string>;
 
 template <class... Parts>
-void say(Reasons* reasons, const Parts&... parts) {
-  if (reasons == nullptr) return;
+std::string text_of(const Parts&... parts) {
   std::ostringstream text;
   text << std::setprecision(15);  // counts of bytes may be floating, and past 64 bits
   (text << ... << parts);
-  reasons->push_back(text.str());
+  return text.str();
+}
+
+// A word of a plan's text, where it holds.
+constexpr std::string_view word(std::string_view text, bool holds) { return holds ? text : ""; }
+
+template <class... Parts>
+void say(Reasons* reasons, const Parts&... parts) {
+  if (reasons != nullptr) reasons->push_back(text_of(parts...));
 }
 
 }  // namespace onepass

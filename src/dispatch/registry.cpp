@@ -1,21 +1,31 @@
 // The explicit list of everything that can run. Not static registrars: a static library drops them.
 
 #include <array>
+#include <type_traits>
 #include <vector>
 
-#include "ops/attention/gpu/plan.hpp"
-#include "ops/select/gpu/policy.hpp"
-#include "ops/loss/gpu/plan.hpp"
-#include "ops/attention/walk/plan.hpp"
-#include "ops/attention/variants.hpp"
-#include "ops/loss/variants.hpp"
-#include "ops/select/cpu/limits.hpp"
-#include "ops/softmax/cpu/limits.hpp"
-#include "ops/softmax/walk/plan.hpp"
-#include "ops/softmax/variants.hpp"
-#include "ops/select/walk/plan.hpp"
-#include "ops/select/variants.hpp"
 #include "dispatch/variant.hpp"
+#include "ops/attention/cpu/variants.hpp"
+#include "ops/attention/gpu/hopper/policy.hpp"
+#include "ops/attention/gpu/flash/variants.hpp"
+#include "ops/attention/gpu/hopper/variants.hpp"
+#include "ops/attention/gpu/variants.hpp"
+#include "ops/loss/cpu/variants.hpp"
+#include "ops/loss/gpu/variants.hpp"
+#include "ops/select/cpu/limits.hpp"
+#include "ops/select/cpu/plan.hpp"
+#include "ops/select/cpu/variants.hpp"
+#include "ops/select/gpu/policy.hpp"
+#include "ops/select/gpu/variants.hpp"
+#include "ops/softmax/cpu/limits.hpp"
+#include "ops/softmax/cpu/variants.hpp"
+#include "ops/softmax/gpu/variants.hpp"
+#include "rows/gpu/policy.hpp"
+#ifdef ONEPASS_HAS_WALK
+#include "ops/attention/walk/variants.hpp"
+#include "ops/select/walk/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
+#endif
 
 namespace onepass {
 namespace ops {
@@ -36,19 +46,55 @@ constexpr bool kHasCuda = true;
 constexpr bool kHasCuda = false;
 #endif
 
-template <auto Run>
-constexpr auto run_if_built() {
-  if constexpr (kHasCuda) {
-    return Run;
-  } else {
-    return static_cast<decltype(Run)>(nullptr);
-  }
+// Runs a function that takes the arguments of a call and a launch of its own type.
+template <class Args, class Own, Status (*Function)(const Args&, const Own&)>
+Status run_own(const Args& args, const Launch& launch) {
+  return Function(args, std::get<Own>(launch));
 }
 
-template <auto Run>
-constexpr auto on_gpu = run_if_built<Run>();
+template <auto Function>
+struct RunnerOf;
+template <class Own, Status (*Function)(const RowArgs&, const Own&)>
+struct RunnerOf<Function> {
+  static constexpr Run kRun{.rows = run_own<RowArgs, Own, Function>};
+};
+template <class Own, Status (*Function)(const AttentionArgs&, const Own&)>
+struct RunnerOf<Function> {
+  static constexpr Run kRun{.attention = run_own<AttentionArgs, Own, Function>};
+};
 
-namespace geometry = softmax::geometry;
+template <auto Function>
+constexpr Run runner() {
+  return RunnerOf<Function>::kRun;
+}
+template <auto Function>
+constexpr Run on_cpu = runner<Function>();
+template <auto Function>
+constexpr Run gpu_runner() {
+  if constexpr (kHasCuda) return runner<Function>();
+  return {};
+}
+template <auto Function>
+constexpr Run on_gpu = gpu_runner<Function>();
+
+// Plans with a function that returns a launch of its own type, or one of several.
+template <auto Function>
+Launch planned_by(const Problem& p, const Machine& m, Reasons* reasons) {
+  const auto launch = [&] {
+    if constexpr (std::is_invocable_v<decltype(Function), const Problem&, const Machine&, Reasons*>) {
+      return Function(p, m, reasons);
+    } else {
+      return Function(p, m);
+    }
+  }();
+  if constexpr (requires { Launch(launch); }) {
+    return launch;
+  } else {
+    return widened(launch);
+  }
+}
+template <auto Function>
+constexpr auto plan = planned_by<Function>;
 
 constexpr Variant kVariants[] = {
 #include "ops/attention/variants.def"

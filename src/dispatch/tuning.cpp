@@ -65,7 +65,7 @@ Status GpuTuning::parse(std::string_view text, GpuTuning& out) {
         words >> rest) {
       return bad("'" + line + "' is not 'map|fold|pair BYTES PACKS ROWS LAUNCH'");
     }
-    const auto named = gpu_rows::launch_named(launch);
+    const auto named = gpu_rows::config_named(launch);
     if (!named) return bad("'" + launch + "' is no launch");
     point.family = *family;
     point.launch = *named;
@@ -110,7 +110,7 @@ std::string GpuTuning::refuses(const Machine& machine) const {
          std::to_string(machine.gpu.sm) + " with " + std::to_string(machine.gpu.processors);
 }
 
-std::optional<gpu_rows::Launch> GpuTuning::find(const Problem& p, const Machine& m) const {
+std::optional<gpu_rows::Config> GpuTuning::find(const Problem& p, const Machine& m) const {
   if (gpu_rows::is_general(p)) return std::nullopt;
   const Place wanted = place_of(gpu_rows::packs(p), p.rows);
   const std::pair kind(family_of(p.op), static_cast<int>(size_of(p.in)));

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/problem.hpp"
-#include "rows/gpu/plan.hpp"
+#include "rows/gpu/policy.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass {
@@ -32,7 +32,7 @@ class GpuTuning {
     Family family;
     int element_bytes;
     std::int64_t packs, rows;
-    gpu_rows::Launch launch;
+    gpu_rows::Config launch;
 
     bool operator==(const Point&) const = default;
   };
@@ -51,7 +51,7 @@ class GpuTuning {
   std::string refuses(const Machine& machine) const;
 
   // The launch of the nearest point that can run the problem.
-  std::optional<gpu_rows::Launch> find(const Problem& problem, const Machine& machine) const;
+  std::optional<gpu_rows::Config> find(const Problem& problem, const Machine& machine) const;
 
   bool operator==(const GpuTuning&) const = default;
 

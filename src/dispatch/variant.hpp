@@ -5,9 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/problem.hpp"
 #include "core/machine.hpp"
-#include "onepass/plan.hpp"
+#include "core/problem.hpp"
+#include "core/reasons.hpp"
+#include "dispatch/launch.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass {
@@ -35,24 +36,16 @@ using Ops = std::uint32_t;
 
 constexpr Ops only(Op op) { return Ops{1} << static_cast<unsigned>(op); }
 
-// What runs a variant: a function of rows, or of attention.
-class Run {
- public:
-  using Rows = Status (*)(const RowArgs&, const Plan&);
-  using Attention = Status (*)(const AttentionArgs&, const Plan&);
+// What runs a variant as planned: a function of rows, or of attention. Null: a GPU's, in a build without CUDA.
+struct Run {
+  Status (*rows)(const RowArgs&, const Launch&) = nullptr;
+  Status (*attention)(const AttentionArgs&, const Launch&) = nullptr;
 
-  constexpr Run(Rows rows) : rows_(rows) {}
-  constexpr Run(Attention attention) : attention_(attention) {}
-
-  Status operator()(const RowArgs& args, const Plan& plan) const { return rows_(args, plan); }
-  Status operator()(const AttentionArgs& args, const Plan& plan) const {
-    return attention_(args, plan);
+  Status operator()(const RowArgs& args, const Launch& launch) const { return rows(args, launch); }
+  Status operator()(const AttentionArgs& args, const Launch& launch) const {
+    return attention(args, launch);
   }
-  constexpr explicit operator bool() const { return rows_ != nullptr || attention_ != nullptr; }
-
- private:
-  Rows rows_ = nullptr;
-  Attention attention_ = nullptr;
+  constexpr explicit operator bool() const { return rows != nullptr || attention != nullptr; }
 };
 
 struct Variant {
@@ -63,9 +56,11 @@ struct Variant {
   std::string_view idea;   // one sentence
   // Empty when the variant can run the problem there; otherwise what stands in the way.
   std::string (*refuses)(const Problem&, const Machine&);
-  Run run;  // null: a GPU's, in a build without CUDA
+  Launch (*plan)(const Problem&, const Machine&, Reasons*);
+  Run run;
   Device device = Device::cpu;
-  Plan (*geometry)(const Problem&, const Machine&) = nullptr;  // of a GPU's launch
+  // Of a variant that is only sometimes the best of those that can run: why it is not, or nothing.
+  std::string (*yields)(const Problem&, const Machine&) = nullptr;
 };
 
 // All variants of an op, in reading order.

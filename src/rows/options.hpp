@@ -9,15 +9,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/try.hpp"
 #include "rows/tensors.hpp"
 
 namespace onepass {
-
-// Passes a failure on to the caller.
-#define ONEPASS_TRY(expression)                                    \
-  do {                                                             \
-    if (Status status = (expression); !status.ok()) return status; \
-  } while (false)
 
 struct Named {
   std::string_view name;

@@ -10,7 +10,7 @@
 
 namespace onepass {
 
-struct Launch {
+struct LaunchConfig {
   Queue queue;
   std::int64_t blocks = 1;
   int threads = 1;
@@ -21,7 +21,7 @@ struct Launch {
 
 // Every thread of the kernel calls await_previous() before it touches memory, unless its blocks come together.
 template <class... Params, class... Args>
-Status launch(const Launch& how, std::string_view variant, void (*kernel)(Params...),
+Status launch(const LaunchConfig& how, std::string_view variant, void (*kernel)(Params...),
               const Args&... args) {
   if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), how.shared_bytes);
       !status.ok()) {

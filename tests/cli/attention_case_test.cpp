@@ -60,7 +60,7 @@ TEST(AttentionCaseTest, SaysWhatTheLibraryFindsOut) {
     ASSERT_TRUE(machine_of(c, machine).ok());
     Plan ran;
     ASSERT_TRUE(call.run(context_of(c), "", &ran).ok()) << to_string(c);
-    EXPECT_EQ(ran, choose(problem_of(c), machine)) << to_string(c);
+    EXPECT_EQ(ran, choose(problem_of(c), machine).plan()) << to_string(c);
   }
 }
 

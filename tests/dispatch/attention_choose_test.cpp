@@ -30,35 +30,40 @@ Machine with_threads(int threads) {
   return m;
 }
 
+CpuAttentionLaunch launch_of(const Problem& p, const Machine& m) {
+  const Decision decision = choose(p, m);
+  EXPECT_EQ(decision.variant(), "cpu_flash");
+  return std::get<CpuAttentionLaunch>(decision.launch);
+}
+
 TEST(AttentionChooseTest, ManyRowsKeepTheirKeysWhole) {
-  const Plan plan = choose(problem(1, 8, 8, 2048, 2048), with_threads(2));
-  EXPECT_EQ(plan.variant, "cpu_flash");
+  const CpuAttentionLaunch plan = launch_of(problem(1, 8, 8, 2048, 2048), with_threads(2));
   EXPECT_EQ(plan.threads, 2);
-  EXPECT_EQ(plan.split, 1);
-  EXPECT_EQ(plan.keys, 0);
+  EXPECT_EQ(plan.parts, 1);
+  EXPECT_EQ(plan.part_keys, 0);
 }
 
 TEST(AttentionChooseTest, FewRowsWithManyKeysAreCut) {
-  const Plan plan = choose(problem(1, 4, 1, 1, 65536), with_threads(8));
-  EXPECT_EQ(plan.split, 8);
-  EXPECT_EQ(plan.keys, 8192);
-  EXPECT_EQ(choose(problem(1, 4, 1, 1, 600), with_threads(8)).split, 1);  // too few to be worth it
+  const CpuAttentionLaunch plan = launch_of(problem(1, 4, 1, 1, 65536), with_threads(8));
+  EXPECT_EQ(plan.parts, 8);
+  EXPECT_EQ(plan.part_keys, 8192);
+  EXPECT_EQ(launch_of(problem(1, 4, 1, 1, 600), with_threads(8)).parts, 1);  // too few to be worth it
 }
 
 TEST(AttentionChooseTest, APartIsAsLongAsAskedFor) {
   Problem p = problem(4, 8, 8, 100, 1000);
   p.attention.split = 300;
-  const Plan plan = choose(p, with_threads(2));
-  EXPECT_EQ(plan.keys, 300);
-  EXPECT_EQ(plan.split, 4);
+  const CpuAttentionLaunch plan = launch_of(p, with_threads(2));
+  EXPECT_EQ(plan.part_keys, 300);
+  EXPECT_EQ(plan.parts, 4);
 }
 
 TEST(AttentionChooseTest, APartHasNoMoreKeysThanThereAre) {
   Problem p = problem(4, 8, 8, 100, 1000);
   p.attention.split = std::numeric_limits<std::int64_t>::max();
-  const Plan plan = choose(p, with_threads(2));
-  EXPECT_EQ(plan.keys, 1000);
-  EXPECT_EQ(plan.split, 1);
+  const CpuAttentionLaunch plan = launch_of(p, with_threads(2));
+  EXPECT_EQ(plan.part_keys, 1000);
+  EXPECT_EQ(plan.parts, 1);
 }
 
 TEST(AttentionChooseTest, BatchInvariantPartsDoNotLookAtTheBatch) {
@@ -67,7 +72,7 @@ TEST(AttentionChooseTest, BatchInvariantPartsDoNotLookAtTheBatch) {
     for (const int threads : {1, 2, 64}) {
       Problem p = problem(batch, 8, 2, 1, 5000);
       p.batch_invariant = true;
-      parts.insert(choose(p, with_threads(threads)).keys);
+      parts.insert(launch_of(p, with_threads(threads)).part_keys);
     }
   }
   EXPECT_EQ(parts.size(), 1U);
@@ -77,7 +82,7 @@ TEST(AttentionChooseTest, EveryDecisionHasAReason) {
   Reasons reasons;
   choose(problem(1, 8, 8, 64, 64), with_threads(2), &reasons);
   EXPECT_GE(reasons.size(), 3U);
-  Plan plan;
+  Decision plan;
   EXPECT_EQ(plan_variant("cpu_naive", problem(1, 8, 8, 64, 64), known_gpus()[0], plan).code(),
             Code::unsupported);
 }
@@ -129,7 +134,7 @@ TEST(FlashWorkTest, PartsCoverTheKeysOfEachSequence) {
   const std::int64_t lengths[] = {0, 300, 129};
   AttentionArgs args = args_of(3, 2, 1, 2, 400);
   args.lengths = {lengths, DType::i64};
-  const FlashWork work(args, {.keys = 100});
+  const FlashWork work(args, {.part_keys = 100});
   EXPECT_EQ(work.parts, 3);  // by the longest that there is
   EXPECT_EQ(work.rows, 4);
   for (std::int64_t i = 0; i < work.tiles.count(); ++i) {

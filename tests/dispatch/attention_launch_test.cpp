@@ -8,12 +8,19 @@
 #include <tuple>
 #include <utility>
 
-#include "ops/attention/gpu/plan.hpp"
+#include "ops/attention/gpu/flash/plan.hpp"
+#include "ops/attention/gpu/hopper/plan.hpp"
 #include "dispatch/choose.hpp"
 #include "tests/support/attention.hpp"
 
 namespace onepass {
 namespace {
+
+using attention_launch::FlashLaunch;
+
+FlashLaunch flash_of(const Problem& p, const Machine& m = h200()) {
+  return std::get<FlashLaunch>(choose(p, m).launch);
+}
 
 // Whole warpgroups of the first tile are before the first query, and none after the last.
 TEST(AttentionLaunchTest, TheFirstTileUnderADiagonalHasFewerQueries) {
@@ -33,20 +40,20 @@ TEST(AttentionLaunchTest, AThirdWarpgroupSavesARoundOrIsNotThere) {
     p.batch_invariant = invariant;
     return attention_launch::hopper(p, h200());
   };
-  EXPECT_EQ(plan(1, 12, 1024, 64).threads, 3 * 128);  // 72 and 96 tiles
+  EXPECT_EQ(plan(1, 12, 1024, 64).tile.threads(), 3 * 128);  // 72 and 96 tiles
   EXPECT_EQ(plan(1, 12, 1024, 64).blocks, 96);
-  EXPECT_EQ(plan(4, 12, 1024, 64).threads, 3 * 128);        // 288 and 384
-  EXPECT_EQ(plan(1, 16, 4096, 64).threads, 4 * 128);        // 352 and 512
-  EXPECT_EQ(plan(4, 32, 4096, 64).threads, 4 * 128);        // 2816 and 4096
-  EXPECT_EQ(plan(64, 32, 128, 64).threads, 3 * 128);        // as many
-  EXPECT_EQ(plan(4, 32, 4096, 128).threads, 3 * 128);       // never three
-  EXPECT_EQ(plan(1, 12, 1024, 64, true).threads, 4 * 128);  // whatever the batch
+  EXPECT_EQ(plan(4, 12, 1024, 64).tile.threads(), 3 * 128);        // 288 and 384
+  EXPECT_EQ(plan(1, 16, 4096, 64).tile.threads(), 4 * 128);        // 352 and 512
+  EXPECT_EQ(plan(4, 32, 4096, 64).tile.threads(), 4 * 128);        // 2816 and 4096
+  EXPECT_EQ(plan(64, 32, 128, 64).tile.threads(), 3 * 128);        // as many
+  EXPECT_EQ(plan(4, 32, 4096, 128).tile.threads(), 3 * 128);       // never three
+  EXPECT_EQ(plan(1, 12, 1024, 64, true).tile.threads(), 4 * 128);  // whatever the batch
 }
 
 TEST(AttentionLaunchTest, DecodeHasAWarpForEachScheduler) {
   const auto warps = [](Problem p, std::int64_t page = 0) {
     p.attention.page = page;
-    return choose(p, h200()).threads / 32;
+    return flash_of(p).threads / 32;
   };
   EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 64)), 4);
   EXPECT_EQ(warps(attention_problem(1, 32, 8, 1, 8192, 128)), 4);
@@ -58,7 +65,7 @@ TEST(AttentionLaunchTest, DecodeHasAWarpForEachScheduler) {
 }
 
 TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
-  const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant); };
+  const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant()); };
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "hopper");
   EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
   EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)), "flash_mma");  // keys are shared
@@ -82,9 +89,9 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(chosen(masked), "flash_mma");
   Machine ampere = h200();
   ampere.gpu.sm = 80;
-  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "flash_mma");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "flash_mma");
   ampere.gpu.sm = 75;
-  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant, "simt");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "simt");
 }
 
 // As cudaOccupancyMaxActiveClusters says of an H200 with room for one block an SM, and for two.
@@ -99,27 +106,27 @@ TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
 
 // Queries by the tile, few of them: blocks of a cluster share the keys, and nothing goes through memory.
 TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
-  const Plan head = choose(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
+  const FlashLaunch head = flash_of(attention_problem(1, 1, 1, 1024, 1024, 64));
   EXPECT_EQ(head.cluster, 8);
-  EXPECT_EQ(head.split, 1);
+  EXPECT_EQ(head.parts, 1);
   EXPECT_EQ(head.blocks, 8 * 8);
   EXPECT_EQ(head.scratch_bytes, 0U);
-  const Plan many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
+  const FlashLaunch many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.cluster, 1);
-  EXPECT_EQ(many.split, 1);
+  EXPECT_EQ(many.parts, 1);
   Machine ampere = h200();
   ampere.gpu.sm = 80;
-  const Plan before = choose(attention_problem(1, 1, 1, 1024, 1024, 64), ampere);
+  const FlashLaunch before = flash_of(attention_problem(1, 1, 1, 1024, 1024, 64), ampere);
   EXPECT_EQ(before.cluster, 1);
-  EXPECT_GE(before.split, 8);
+  EXPECT_GE(before.parts, 8);
 }
 
 // What parts of many rows found would take longer to join than to find.
 TEST(AttentionLaunchTest, PartsAreOfFewRows) {
   const auto sharing = [](std::int64_t heads, std::int64_t queries, std::int64_t keys, int dim) {
-    const Plan plan =
+    const FlashLaunch plan =
         attention_launch::mma(attention_problem(1, heads, heads, queries, keys, dim), h200());
-    return std::pair(plan.split, plan.cluster);
+    return std::pair(plan.parts, plan.cluster);
   };
   EXPECT_EQ(sharing(8, 1024, 1024, 64), std::pair(1, 2));
   EXPECT_EQ(sharing(1, 512, 512, 64), std::pair(1, 8));
@@ -156,38 +163,38 @@ TEST(AttentionLaunchTest, TilesDoubleWhereNobodySharesThem) {
     };
   };
   EXPECT_EQ(bytes(many, packed(300)), bytes(many, packed(30000)));
-  const Plan one = mma(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
+  const FlashLaunch one = mma(attention_problem(1, 1, 1, 1024, 1024, 64), h200());
   EXPECT_EQ(one.cluster, 8);
   EXPECT_FALSE(flash_doubles({64, 64}, 128, 1024, false, one, h200()));
-  EXPECT_FALSE(has_doubled({64, 64}, 128, one));
-  EXPECT_TRUE(has_doubled({64, 64}, 128, mma(many, h200())));
+  EXPECT_FALSE(one.tile_keys == 2 * kFlashKeys);
+  EXPECT_TRUE(mma(many, h200()).tile_keys == 2 * kFlashKeys);
   const Problem wide = attention_problem(16, 8, 8, 1024, 1024, 192);
-  EXPECT_TRUE(has_doubled({192, 192}, 128, mma(wide, h200())));
+  EXPECT_TRUE(mma(wide, h200()).tile_keys == 2 * kFlashKeys);
   Machine small = h200();
   small.gpu.block_shared = 130 << 10;  // not enough for that
-  const Plan plan = mma(wide, small);
-  EXPECT_FALSE(has_doubled({192, 192}, 128, plan));
+  const FlashLaunch plan = mma(wide, small);
+  EXPECT_FALSE(plan.tile_keys == 2 * kFlashKeys);
   EXPECT_LE(plan.shared_bytes, std::size_t{130} << 10);
   // 64 rows and keys, so that an SM has two blocks.
-  const Plan widest = mma(attention_problem(16, 8, 8, 1024, 1024, 256), h200());
+  const FlashLaunch widest = mma(attention_problem(16, 8, 8, 1024, 1024, 256), h200());
   EXPECT_EQ(widest.shared_bytes, (64U + 64 + 64) * 512);
   EXPECT_EQ(widest.threads, 128);
 }
 
 // A few queries: the memory is the limit, and every SM is wanted.
 TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
-  const Plan one = choose(attention_problem(1, 32, 8, 1, 131072, 128), h200());
+  const FlashLaunch one = flash_of(attention_problem(1, 32, 8, 1, 131072, 128));
   EXPECT_EQ(one.cluster, 1);
   EXPECT_GE(one.blocks, 8 * 16);
-  EXPECT_GE(choose(attention_problem(1, 32, 8, 1, 8192, 128), h200()).blocks, 119);  // of 132
-  EXPECT_EQ(one.keys % attention_launch::kFlashKeys, 0);
-  EXPECT_GE(one.keys * one.split, 131072);
-  EXPECT_LT(one.keys * (one.split - 1), 131072);
+  EXPECT_GE(flash_of(attention_problem(1, 32, 8, 1, 8192, 128)).blocks, 119);  // of 132
+  EXPECT_EQ(one.part_keys % attention_launch::kFlashKeys, 0);
+  EXPECT_GE(one.part_keys * one.parts, 131072);
+  EXPECT_LT(one.part_keys * (one.parts - 1), 131072);
   EXPECT_EQ(one.threads, 4 * 32);  // of whom each warp leaves what it found
-  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * 4 * 32 * 129 * 4);
-  EXPECT_EQ(choose(attention_problem(2, 32, 8, 1, 8192, 128), h200()).blocks, 16 * 8);
-  const Plan many = choose(attention_problem(32, 32, 8, 1, 8192, 128), h200());
-  EXPECT_EQ(many.split, 1);
+  EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.parts) * 4 * 32 * 129 * 4);
+  EXPECT_EQ(flash_of(attention_problem(2, 32, 8, 1, 8192, 128)).blocks, 16 * 8);
+  const FlashLaunch many = flash_of(attention_problem(32, 32, 8, 1, 8192, 128));
+  EXPECT_EQ(many.parts, 1);
   EXPECT_EQ(many.blocks, 32 * 8);
 }
 
@@ -202,11 +209,11 @@ TEST(AttentionLaunchTest, WarpsOfFewPartsLeaveWhatTheyFound) {
   const std::size_t of_part = std::size_t{32} * 129 * 4;
   Problem p = attention_problem(1, 32, 8, 1, 8192, 128);
   p.attention.split = 1024;
-  EXPECT_EQ(choose(p, h200()).scratch_bytes, 8 * of_part);
+  EXPECT_EQ(flash_of(p).scratch_bytes, 8 * of_part);
   p.attention.split = 0;
-  EXPECT_EQ(choose(p, h200()).scratch_bytes, choose(p, h200()).split * 4 * of_part);
+  EXPECT_EQ(flash_of(p).scratch_bytes, flash_of(p).parts * 4 * of_part);
   p.batch_invariant = true;
-  EXPECT_EQ(choose(p, h200()).scratch_bytes, choose(p, h200()).split * of_part);
+  EXPECT_EQ(flash_of(p).scratch_bytes, flash_of(p).parts * of_part);
 }
 
 // What a block asks for is there on every GPU that it runs on.
@@ -216,8 +223,8 @@ TEST(AttentionLaunchTest, TeamsFitASmallSm) {
   small.gpu.block_shared = 99 * 1024;
   for (const int dim : {64, 128, 256}) {
     const Problem p = attention_problem(1, 32, 8, 1, 8192, dim);
-    EXPECT_EQ(choose(p, small).variant, "gpu_decode") << dim;
-    EXPECT_LE(choose(p, small).shared_bytes, 99U * 1024) << dim;
+    EXPECT_EQ(choose(p, small).variant(), "gpu_decode") << dim;
+    EXPECT_LE(flash_of(p, small).shared_bytes, 99U * 1024) << dim;
   }
 }
 
@@ -229,9 +236,13 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
         Problem p = attention_problem(batch, 8, 2, queries, 3000, 64);
         p.attention.page = page;
         p.batch_invariant = true;
-        const Plan plan = choose(p, h200());
-        EXPECT_EQ(plan.cluster, 1);
-        plans.emplace(plan.variant, plan.keys, plan.threads);
+        const Decision decision = choose(p, h200());
+        const auto* flash = std::get_if<FlashLaunch>(&decision.launch);
+        if (flash != nullptr) {
+          EXPECT_EQ(flash->cluster, 1);
+        }
+        plans.emplace(decision.variant(), flash == nullptr ? 0 : flash->part_keys,
+                      decision.plan().threads);
       }
       EXPECT_EQ(plans.size(), 1U) << queries << " " << page;
     }
@@ -241,12 +252,12 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
 TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
   Problem p = attention_problem(4, 8, 8, 100, 1000, 64);
   p.attention.split = 100;
-  const Plan plan = choose(p, h200());
-  EXPECT_EQ(plan.variant, "flash_mma");  // the Hopper kernel does not cut
-  EXPECT_EQ(plan.keys, 128);
-  EXPECT_EQ(plan.split, 8);
+  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");  // the Hopper kernel does not cut
+  const FlashLaunch plan = flash_of(p);
+  EXPECT_EQ(plan.part_keys, 128);
+  EXPECT_EQ(plan.parts, 8);
   p.attention.split = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(choose(p, h200()).split, 1);
+  EXPECT_EQ(flash_of(p).parts, 1);
 }
 
 // Sequences side by side: the tiles of all tokens, not as many for each sequence.
@@ -254,18 +265,18 @@ TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
   Problem p = attention_problem(512, 32, 8, 1 << 20, 1 << 20, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
   EXPECT_EQ(attention_launch::hopper_tiles(p.attention), 32 * ((1 << 20) / 128 + 512));
-  EXPECT_EQ(choose(p, h200()).variant, "hopper");
+  EXPECT_EQ(choose(p, h200()).variant(), "hopper");
   p.attention.page = 16;
-  EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
+  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");
 }
 
 // A query a sequence, side by side: a tile of one head would have one row.
 TEST(AttentionLaunchTest, PackedDecodeHasItsHeadsTogether) {
   Problem p = attention_problem(64, 32, 8, 64, 64 * 8192, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
-  EXPECT_EQ(choose(p, h200()).variant, "flash_mma");
+  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");
   p.batch_invariant = true;
-  EXPECT_EQ(choose(p, h200()).variant, "hopper");
+  EXPECT_EQ(choose(p, h200()).variant(), "hopper");
 }
 
 // How long sequences are, the GPU knows: the tile does not depend on what they are together.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/attention/gpu/plan.hpp"
+#include "ops/attention/gpu/hopper/plan.hpp"
 #include "ops/attention/gpu/hopper/tile_scheduler.hpp"
 #include "ops/attention/sight.hpp"
 #include "ops/attention/args.hpp"

@@ -26,6 +26,26 @@ constexpr CpuTuning kTuning = {.grain = 16384,
                                .streaming_bytes = 4 << 20,
                                .short_cols = 256};
 
+// A decision for a CPU.
+struct CpuPlan : CpuLaunch {
+  std::string_view variant;
+  Decision decision;
+
+  explicit CpuPlan(const Decision& made)
+      : CpuLaunch(std::get<CpuLaunch>(made.launch)),
+        variant(made.variant()),
+        decision(made) {}
+  bool operator==(const CpuPlan& other) const {
+    return variant == other.variant && CpuLaunch::operator==(other);
+  }
+};
+
+CpuPlan cpu_plan(const Problem& p, const Machine& m, Reasons* reasons = nullptr) {
+  return CpuPlan(choose(p, m, reasons));
+}
+
+std::string to_string(const CpuPlan& plan) { return to_string(plan.decision.plan()); }
+
 Machine machine_of(int threads, std::int64_t l3 = 0) {
   return {"made up", "AVX2", threads, 32 << 10, 1 << 20, l3, kTuning};
 }
@@ -67,7 +87,7 @@ double most_scratch(const Problem& p) {
 }
 
 // What is wrong with a plan; empty when nothing is.
-std::string fault(const Plan& plan, const Problem& p, const Machine& m) {
+std::string fault(const CpuPlan& plan, const Problem& p, const Machine& m) {
   const Variant* v = find_variant(p.op, plan.variant);
   if (v == nullptr) return "no such variant";
   if (!v->refuses(p, m).empty()) return "the variant refuses: " + v->refuses(p, m);
@@ -80,14 +100,14 @@ std::string fault(const Plan& plan, const Problem& p, const Machine& m) {
   if (plan.streaming && p.in_place) return "streaming in place";
   if (plan.streaming && !p.unit_stride) return "streaming with strides";
   if (plan.streaming && traffic(p.op).writes == 0) return "streaming without an output";
-  const double moved = planned_bytes(p, plan, m);
+  const double moved = planned_bytes(p, plan.decision, m);
   const double least = least_bytes(p);
   if (moved < least * (1 - 1e-12)) return "moves less than the least";
   if (plan.resident && moved > least * (1 + 1e-12)) return "resident, and reads twice";
   return {};
 }
 
-std::string chosen_fault(const Plan& plan, const Problem& p, const Machine& m) {
+std::string chosen_fault(const CpuPlan& plan, const Problem& p, const Machine& m) {
   const Variant* v = find_variant(p.op, plan.variant);
   if (v != nullptr && v->role != Role::ship) return "a variant that does not ship";
   if (plan.variant == "cpu_split" && plan.split < 2) return "cpu_split without pieces";
@@ -95,7 +115,7 @@ std::string chosen_fault(const Plan& plan, const Problem& p, const Machine& m) {
 }
 
 // The reasons tell the story of this plan: each a sentence, one naming the variant.
-std::string reasons_fault(const Reasons& reasons, const Plan& plan) {
+std::string reasons_fault(const Reasons& reasons, const CpuPlan& plan) {
   if (reasons.empty()) return "no reasons";
   for (const std::string& reason : reasons) {
     if (reason.empty()) return "an empty reason";
@@ -123,7 +143,7 @@ std::string grid_fault(std::span<const std::int64_t> all_rows,
           for (const auto& [in, out] : dtypes) {
             for (unsigned flags = 0; flags < kFlagSets; ++flags) {
               p = with_flags({.op = op, .rows = rows, .cols = cols, .in = in, .out = out}, flags);
-              const Plan plan = choose(p, m);
+              const CpuPlan plan = cpu_plan(p, m);
               const std::string fault = chosen_fault(plan, p, m);
               if (!fault.empty()) return fault + ": " + describe(p, m) + ": " + to_string(plan);
             }
@@ -173,7 +193,7 @@ rc::Gen<Machine> any_machine() {
   });
 }
 
-void holds(const std::string& fault, const Problem& p, const Machine& m, const Plan& plan) {
+void holds(const std::string& fault, const Problem& p, const Machine& m, const CpuPlan& plan) {
   if (fault.empty()) return;
   RC_FAIL(fault + ": " + describe(p, m) + ": " + to_string(plan));
 }
@@ -185,7 +205,7 @@ RC_GTEST_PROP(ChooseTest, ABatchInvariantPlanIsTheSameForAnyNumberOfRows, ()) {
   p.rows = *rc::gen::inRange<std::int64_t>(1, 3000);
   Problem other = p;
   other.rows = *rc::gen::inRange<std::int64_t>(1, 3000);
-  const Plan a = choose(p, m), b = choose(other, m);
+  const CpuPlan a = cpu_plan(p, m), b = cpu_plan(other, m);
   RC_ASSERT(a.variant == b.variant);
   RC_ASSERT(a.split == b.split);
   RC_ASSERT(a.resident == b.resident);
@@ -195,10 +215,10 @@ RC_GTEST_PROP(ChooseTest, ABatchInvariantPlanIsTheSameForAnyNumberOfRows, ()) {
 RC_GTEST_PROP(ChooseTest, SoundDeterministicAndExplained, ()) {
   const Problem p = *any_problem();
   const Machine m = *any_machine();
-  const Plan plan = choose(p, m);
+  const CpuPlan plan = cpu_plan(p, m);
   holds(chosen_fault(plan, p, m), p, m, plan);
   Reasons reasons;
-  const Plan again = choose(p, m, &reasons);
+  const CpuPlan again = cpu_plan(p, m, &reasons);
   holds(again == plan ? "" : "another plan for the same problem", p, m, again);
   holds(reasons_fault(reasons, plan), p, m, plan);
 }
@@ -207,37 +227,39 @@ RC_GTEST_PROP(ChooseTest, ForcedVariantsPlanSoundlyOrSayWhyNot, ()) {
   const Problem p = *any_problem();
   const Machine m = *any_machine();
   for (const Variant& v : variants(p.op)) {
-    Plan plan;
+    Decision decision;
     Reasons reasons;
-    const Status status = plan_variant(v.name, p, m, plan, &reasons);
+    const Status status = plan_variant(v.name, p, m, decision, &reasons);
     if (!v.refuses(p, m).empty()) {
       RC_ASSERT(status.code() == Code::unsupported);
       RC_ASSERT(status.message() ==
                 "variant: " + std::string(v.name) + " cannot run this: " + v.refuses(p, m));
-      RC_ASSERT(plan == Plan{});
+      RC_ASSERT(!decision);
       continue;
     }
     RC_ASSERT(status.ok());
+    const CpuPlan plan(decision);
     RC_ASSERT(plan.variant == v.name);
     holds(fault(plan, p, m), p, m, plan);
     holds(reasons_fault(reasons, plan), p, m, plan);
   }
-  const Plan chosen = choose(p, m);
-  Plan forced;
-  holds(plan_variant(chosen.variant, p, m, forced).message(), p, m, chosen);
+  const CpuPlan chosen = cpu_plan(p, m);
+  Decision decision;
+  holds(plan_variant(chosen.variant, p, m, decision).message(), p, m, chosen);
+  const CpuPlan forced(decision);
   holds(forced == chosen ? "" : "the chosen variant, forced, plans otherwise", p, m, forced);
 }
 
 TEST(ChooseTest, AVariantThatDoesNotExist) {
-  Plan plan;
+  Decision decision;
   const Status status =
-      plan_variant("cpu_best", {.op = Op::softmax, .rows = 4, .cols = 4}, machine_of(2), plan);
+      plan_variant("cpu_best", {.op = Op::softmax, .rows = 4, .cols = 4}, machine_of(2), decision);
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_EQ(status.message().find("variant: softmax has no 'cpu_best'; it has "), 0U);
   for (const Variant& v : variants(Op::softmax)) {
     EXPECT_NE(status.message().find(" " + std::string(v.name)), std::string::npos) << v.name;
   }
-  EXPECT_EQ(plan, Plan{});
+  EXPECT_FALSE(decision);
 }
 
 // One row keeps one thread busy, unless it is cut: what the peers do not do.
@@ -249,7 +271,7 @@ TEST(ChooseTest, OneLongRowIsSplitOverAllThreads) {
           Problem p =
               with_flags({.op = op, .rows = 1, .cols = 1 << 24, .in = dtype, .out = dtype}, flags);
           p.unit_rows = false;  // one row has no neighbours
-          const Plan plan = choose(p, m);
+          const CpuPlan plan = cpu_plan(p, m);
           if (m.threads == 1) {
             EXPECT_EQ(plan.split, 1) << describe(p, m);
           } else {
@@ -265,7 +287,7 @@ TEST(ChooseTest, OneLongRowIsSplitOverAllThreads) {
 
 TEST(ChooseTest, SmallWorkStaysOnOneThread) {
   for (const Op op : kRowOps) {
-    const Plan plan = choose({.op = op, .rows = 10, .cols = 100}, machine_of(64));
+    const CpuPlan plan = cpu_plan({.op = op, .rows = 10, .cols = 100}, machine_of(64));
     EXPECT_EQ(plan.threads, 1) << name(op);
     EXPECT_EQ(plan.split, 1) << name(op);
   }
@@ -274,7 +296,7 @@ TEST(ChooseTest, SmallWorkStaysOnOneThread) {
 TEST(ChooseTest, EnoughRowsAreNeverCut) {
   for (const Machine& m : machines()) {
     for (const std::int64_t cols : {16384, 50257, 1 << 20}) {
-      const Plan plan = choose({.op = Op::softmax, .rows = 64 * m.threads, .cols = cols}, m);
+      const CpuPlan plan = cpu_plan({.op = Op::softmax, .rows = 64 * m.threads, .cols = cols}, m);
       EXPECT_EQ(plan.split, 1) << m.name << " " << cols;
       EXPECT_EQ(plan.threads, m.threads) << m.name << " " << cols;
     }
@@ -294,52 +316,52 @@ TEST(ChooseTest, ByHand) {
     return p;
   };
   const std::array lines = {
-      Line{f32, 2, "cpu_row threads=2 split=1 resident=yes streaming=yes scratch=16896"},
+      Line{f32, 2, "cpu_row threads=2 split=1 scratch=16896 resident streaming"},
       Line{with(f32, [](Problem& p) { p.in_place = true; }), 2,
-           "cpu_row threads=2 split=1 resident=yes streaming=no scratch=16896"},
+           "cpu_row threads=2 split=1 scratch=16896 resident"},
       Line{with(f32, [](Problem& p) { p.op = Op::logsumexp; }), 2,
-           "cpu_row threads=2 split=1 resident=no streaming=no scratch=0"},
+           "cpu_row threads=2 split=1 scratch=0 reread"},
       Line{with(f32, [](Problem& p) { p.op = Op::softmax_backward; }), 1,
-           "cpu_row threads=1 split=1 resident=no streaming=yes scratch=0"},
+           "cpu_row threads=1 split=1 scratch=0 reread streaming"},
       Line{with(f32, [](Problem& p) { p.cols = 256; }), 2,
-           "cpu_short threads=2 split=1 resident=no streaming=no scratch=0"},
+           "cpu_short threads=2 split=1 scratch=0 reread"},
       Line{with(f32,
                 [](Problem& p) {
                   p.cols = 257;
                   p.rows = 2;
                 }),
-           2, "cpu_row threads=1 split=1 resident=yes streaming=no scratch=1792"},
+           2, "cpu_row threads=1 split=1 scratch=1792 resident"},
       Line{with(f32,
                 [](Problem& p) {
                   p.rows = 1;
                   p.cols = 50257;
                 }),
-           2, "cpu_split threads=2 split=2 resident=yes streaming=no scratch=101120"},
+           2, "cpu_split threads=2 split=2 scratch=101120 resident"},
       Line{with(f32,
                 [](Problem& p) {
                   p.rows = 1;
                   p.cols = 1 << 20;
                 }),
-           2, "cpu_split threads=2 split=2 resident=no streaming=yes scratch=0"},
+           2, "cpu_split threads=2 split=2 scratch=0 reread streaming"},
       Line{with(f32,
                 [](Problem& p) {
                   p.rows = 3;
                   p.cols = 50257;
                 }),
-           64, "cpu_split threads=9 split=9 resident=yes streaming=no scratch=23040"},
+           64, "cpu_split threads=9 split=9 scratch=23040 resident"},
       Line{with(f32,
                 [](Problem& p) {
                   p.unit_stride = false;
                   p.unit_rows = true;
                 }),
-           2, "cpu_lanes threads=2 split=1 resident=no streaming=no scratch=0"},
+           2, "cpu_lanes threads=2 split=1 scratch=0 reread"},
       Line{with(f32, [](Problem& p) { p.unit_stride = false; }), 2,
-           "cpu_row threads=2 split=1 resident=yes streaming=no scratch=16896"},
+           "cpu_row threads=2 split=1 scratch=16896 resident"},
   };
   for (const Line& line : lines) {
     const Machine m = machine_of(line.threads);
     Reasons reasons;
-    const Plan plan = choose(line.problem, m, &reasons);
+    const CpuPlan plan = cpu_plan(line.problem, m, &reasons);
     EXPECT_EQ(to_string(plan), line.plan) << describe(line.problem, m);
     EXPECT_EQ(reasons_fault(reasons, plan), "") << describe(line.problem, m);
   }
@@ -366,7 +388,7 @@ TEST(ChooseTest, HugeProblemsDoNotWrapAround) {
                                          {(one << 20) + 1, (one << 42) - 1}}) {
           const Problem p{.op = op, .rows = rows, .cols = cols, .in = dtype, .out = dtype};
           Reasons reasons;
-          const Plan plan = choose(p, m, &reasons);
+          const CpuPlan plan = cpu_plan(p, m, &reasons);
           ASSERT_EQ(chosen_fault(plan, p, m), "") << describe(p, m) << ": " << to_string(plan);
           EXPECT_EQ(plan.threads, m.threads) << describe(p, m);
           const bool row_too_long = cols >= one << 30;
@@ -384,13 +406,13 @@ TEST(ChooseTest, HugeProblemsDoNotWrapAround) {
 
 TEST(PlannedBytesTest, CountsASecondReadOnlyWhereARowLeavesTheCache) {
   const Machine m = machine_of(2);  // 1 MiB of L2
-  const auto moved = [&](Op op, std::int64_t cols, const Plan& plan) {
+  const auto moved = [&](Op op, std::int64_t cols, const CpuLaunch& launch) {
     const Problem p{.op = op, .rows = 10, .cols = cols};
-    return planned_bytes(p, plan, m) / (10.0 * 4 * static_cast<double>(cols));
+    return planned_bytes(p, {.launch = launch}, m) / (10.0 * 4 * static_cast<double>(cols));
   };
-  const Plan again{.variant = "cpu_row"};
-  const Plan resident{.variant = "cpu_row", .resident = true};
-  const Plan halves{.variant = "cpu_split", .threads = 2, .split = 2};
+  const CpuLaunch again{};
+  const CpuLaunch resident{.resident = true};
+  const CpuLaunch halves{.threads = 2, .split = 2};
   constexpr std::int64_t fits = (1 << 20) / 4;
   EXPECT_EQ(moved(Op::softmax, fits, again), 2);
   EXPECT_EQ(moved(Op::softmax, fits + 1, again), 3);
@@ -402,22 +424,15 @@ TEST(PlannedBytesTest, CountsASecondReadOnlyWhereARowLeavesTheCache) {
   EXPECT_EQ(moved(Op::softmax_backward, fits, again), 5);
 }
 
-TEST(PlanTest, ComparesEveryField) {
-  const Plan plan{"cpu_row", 2, 1, true, true, 64};
-  EXPECT_EQ(plan, (Plan{"cpu_row", 2, 1, true, true, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_short", 2, 1, true, true, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_row", 3, 1, true, true, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_row", 2, 2, true, true, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_row", 2, 1, false, true, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_row", 2, 1, true, false, 64}));
-  EXPECT_NE(plan, (Plan{"cpu_row", 2, 1, true, true, 65}));
-}
-
 TEST(PlanTest, PrintsEveryField) {
-  EXPECT_EQ(to_string(Plan{"cpu_split", 8, 4, true, false, 4096}),
-            "cpu_split threads=8 split=4 resident=yes streaming=no scratch=4096");
-  EXPECT_EQ(to_string(Plan{"cpu_short", 1, 1, false, true, 0}),
-            "cpu_short threads=1 split=1 resident=no streaming=yes scratch=0");
+  EXPECT_EQ(to_string(Plan{.variant = "cpu_split",
+                           .threads = 8,
+                           .split = 4,
+                           .scratch_bytes = 4096,
+                           .details = "resident"}),
+            "cpu_split threads=8 split=4 scratch=4096 resident");
+  EXPECT_EQ(to_string(Plan{.variant = "gpu_block", .threads = 256, .blocks = 12}),
+            "gpu_block blocks=12 threads=256 split=1 scratch=0");
 }
 
 TEST(MachineTest, TheTableIsUsable) {
@@ -450,20 +465,24 @@ TEST(MachineTest, EveryInstructionSetHasATuning) {
 TEST(ChooseTest, OpsThatChoose) {
   Machine m = *find_machine("sapphire-rapids-2");
   for (const Op op : {Op::topk, Op::sample}) {
-    const Plan plan = choose({.op = op, .rows = 1, .cols = 1 << 20, .k = 50}, m);
+    const CpuPlan plan = cpu_plan({.op = op, .rows = 1, .cols = 1 << 20, .k = 50}, m);
     EXPECT_EQ(plan.variant, "cpu_split");
     EXPECT_EQ(plan.split, m.threads);
     EXPECT_GE(plan.scratch_bytes, 50U * 16);
-    EXPECT_EQ(choose({.op = op, .rows = 64, .cols = 32000, .k = 50}, m).variant, "cpu_row");
+    EXPECT_EQ(cpu_plan({.op = op, .rows = 64, .cols = 32000, .k = 50}, m).variant, "cpu_row");
   }
-  EXPECT_EQ(choose({.op = Op::gate, .rows = 1, .cols = 1 << 20, .k = 8}, m).variant, "cpu_row");
+  EXPECT_EQ(cpu_plan({.op = Op::gate, .rows = 1, .cols = 1 << 20, .k = 8}, m).variant, "cpu_row");
 }
 
 // Rows of whole packs have kernels of their own, but not where clusters of 16 bits come in rounds, nor where a row's bits
 // shall not depend on how the others lie.
 TEST(ChooseTest, RowsOfWholePacks) {
   const Machine h200 = *find_machine("h200");
-  const auto whole = [&](Problem p) { return choose(p, h200).whole; };
+  const auto whole = [&](Problem p) {
+    const Launch launch = choose(p, h200).launch;
+    const auto* group = std::get_if<gpu_rows::GroupLaunch>(&launch);
+    return group != nullptr ? group->whole : std::get<gpu_rows::BlockLaunch>(launch).whole;
+  };
   const auto rows = [](std::int64_t count, std::int64_t cols, DType dtype) {
     return Problem{.rows = count,
                    .cols = cols,

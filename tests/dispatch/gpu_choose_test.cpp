@@ -33,81 +33,118 @@ Problem topk(std::int64_t rows, std::int64_t cols, std::int64_t k, DType in = DT
   return {.op = Op::topk, .rows = rows, .cols = cols, .k = k, .in = in};
 }
 
+std::string text_of_case(const Decision& decision, const Problem& p) {
+  return to_string(decision.plan()) + " of " + std::to_string(p.rows) + "x" +
+         std::to_string(p.cols) + " k " + std::to_string(p.k);
+}
+
+const gpu_choose::SelectLaunch& select_of(const Decision& decision) {
+  return std::get<gpu_choose::SelectLaunch>(decision.launch);
+}
+const gpu_choose::StreamLaunch& stream_of(const Decision& decision) {
+  return std::get<gpu_choose::StreamLaunch>(decision.launch);
+}
+
 // What every kernel counts on.
-void expect_holds(const Plan& plan, const Problem& p, const Machine& m) {
-  const std::string what = to_string(plan) + " of " + std::to_string(p.rows) + "x" +
-                           std::to_string(p.cols) + " k " + std::to_string(p.k);
-  EXPECT_LE(plan.threads, gpu_choose::kMostThreads) << what;
-  EXPECT_LE(plan.shared_bytes, m.gpu.block_shared) << what;
-  if (plan.variant == "gpu_sort") return;
-  if (plan.variant == "gpu_warp") {
-    EXPECT_LE(p.cols, 32 * plan.row_threads) << what;
-    EXPECT_LE(p.k, plan.row_threads) << what;
-    EXPECT_GE(plan.blocks * plan.threads, plan.row_threads * p.rows) << what;
-    return;
+void expect_lanes(const gpu_choose::LanesLaunch& lanes, const Problem& p, const std::string& what) {
+  EXPECT_LE(p.cols, 32 * lanes.row_threads) << what;
+  EXPECT_LE(p.k, lanes.row_threads) << what;
+  EXPECT_GE(lanes.blocks * lanes.threads, lanes.row_threads * p.rows) << what;
+}
+
+void expect_stream(const gpu_choose::StreamLaunch& stream, const Problem& p, const Machine& m,
+                   const std::string& what) {
+  EXPECT_LE(stream.shared_bytes, m.gpu.block_shared) << what;
+  EXPECT_EQ(stream.threads % kWarp, 0) << what;
+  EXPECT_LE(stream.warps(), gpu_choose::kStreamsAtOnce) << what;
+  EXPECT_EQ(stream.blocks, p.rows * stream.cluster) << what;
+  EXPECT_TRUE(stream.cluster == 1 || stream.cluster == 2 || stream.cluster == 4) << what;
+  EXPECT_LE(p.k, stream.warps() == 1 ? gpu_choose::kMostOneWarpK : gpu_choose::kMostStreamK)
+      << what;
+  if (stream.cluster > 1) {
+    EXPECT_GT(stream.warps(), 1) << what;
+    EXPECT_LE(stream.cluster, gpu_rows::most_cluster(m)) << what;
   }
-  if (plan.variant == "gpu_stream") {
-    EXPECT_EQ(plan.threads % kWarp, 0) << what;
-    EXPECT_LE(plan.threads, gpu_choose::kStreamsAtOnce * kWarp) << what;
-    EXPECT_EQ(plan.blocks, p.rows * plan.split) << what;
-    EXPECT_TRUE(plan.split == 1 || plan.split == 2 || plan.split == 4) << what;
-    EXPECT_LE(p.k, plan.threads == kWarp ? gpu_choose::kMostOneWarpK : gpu_choose::kMostStreamK)
+  // A bit for each element of a half.
+  EXPECT_LE(gpu_choose::kStreamPacks / 2 * pack_lanes(p.in), 32) << what;
+  // The keys that are left of a cut, spread over the lanes, and two more of each have room.
+  EXPECT_GE(gpu_choose::kStreamKeys, ceil_div(p.k + p.k / 8, kWarp) + 2) << what;
+  // In the end 512 keys in order lie where the stages were, and half a room for each of the other blocks.
+  const int stages = gpu_choose::kStreamStages * gpu_choose::kStreamPacks * kPackBytes;
+  const int keys = gpu_choose::kStreamKeys * gpu_choose::kKeyBytes;
+  const int meeting = stream.warps() > 1 ? gpu_choose::kStreamMeetingBytes : 0;
+  const int others = stream.cluster > 1 ? gpu_choose::kStreamOthersBytes +
+                                              (stream.cluster - 1) * gpu_choose::kStreamShownBytes
+                                        : 0;
+  if (stream.warps() > 1) {
+    EXPECT_GE(stream.threads * stages,
+              512 * gpu_choose::kKeyBytes + (stream.cluster - 1) * keys * kWarp / 2)
         << what;
-    if (plan.split > 1) {
-      EXPECT_GT(plan.threads, kWarp) << what;
-      EXPECT_LE(plan.split, gpu_rows::most_cluster(m)) << what;
-    }
-    EXPECT_LE(plan.packs / 2 * pack_lanes(p.in), 32) << what;  // a bit for each element of a half
-    // The keys that are left of a cut, spread over the lanes, and two more of each have room.
-    EXPECT_GE(gpu_choose::kStreamKeys, ceil_div(p.k + p.k / 8, kWarp) + 2) << what;
-    // In the end 512 keys in order lie where the stages were, and half a room for each of the other blocks.
-    const int stages = gpu_choose::kStreamStages * plan.packs * kPackBytes;
-    const int keys = gpu_choose::kStreamKeys * gpu_choose::kKeyBytes;
-    const int meeting = plan.threads > kWarp ? gpu_choose::kStreamMeetingBytes : 0;
-    const int others = plan.split > 1 ? gpu_choose::kStreamOthersBytes +
-                                            (plan.split - 1) * gpu_choose::kStreamShownBytes
-                                      : 0;
-    if (plan.threads > kWarp) {
-      EXPECT_GE(plan.threads * stages,
-                512 * gpu_choose::kKeyBytes + (plan.split - 1) * keys * kWarp / 2)
-          << what;
-    }
-    EXPECT_EQ(plan.shared_bytes,
-              static_cast<std::size_t>(plan.threads * (stages + keys) + meeting + others))
-        << what;
-    return;
   }
-  if (plan.variant == "gpu_guess") {  // and all that its team counts on
-    EXPECT_EQ(plan.threads, gpu_choose::kGuessThreads) << what;
-    EXPECT_TRUE(plan.split == 16 || plan.split == 4) << what;
-    EXPECT_GE(std::int64_t{plan.packs} * plan.threads * plan.split, gpu_choose::packs(p)) << what;
+  EXPECT_EQ(stream.shared_bytes,
+            static_cast<std::size_t>(stream.threads * (stages + keys) + meeting + others))
+      << what;
+}
+
+void expect_select(const gpu_choose::SelectLaunch& select, bool guesses, const Problem& p,
+                   const Machine& m, const std::string& what) {
+  EXPECT_LE(select.shared_bytes, m.gpu.block_shared) << what;
+  if (guesses) {  // and all that its team counts on
+    EXPECT_EQ(select.threads, gpu_choose::kGuessThreads) << what;
+    EXPECT_TRUE(select.cluster == 16 || select.cluster == 4) << what;
+    EXPECT_GE(std::int64_t{select.packs} * select.threads * select.parts, gpu_choose::packs(p))
+        << what;
     // A block sends more than its share.
-    EXPECT_GE(gpu_choose::kGuessKeys / plan.split, 2 * ceil_div(p.k, plan.split)) << what;
-    EXPECT_LE(plan.shared_bytes + gpu_choose::kGuessBytes, m.gpu.block_shared) << what;
-    EXPECT_GE(gpu_choose::room(plan) / plan.split, p.k + 1) << what;
+    EXPECT_GE(gpu_choose::kGuessKeys / select.parts, 2 * ceil_div(p.k, select.parts)) << what;
+    EXPECT_LE(select.shared_bytes + gpu_choose::kGuessBytes, m.gpu.block_shared) << what;
   }
-  EXPECT_EQ(plan.threads & (plan.threads - 1), 0) << what;
-  const int room = gpu_choose::room(plan);
-  EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), room) << what;
-  EXPECT_LE(room, gpu_choose::kKeysEach * plan.threads) << what;
-  EXPECT_GE(std::int64_t{plan.chunk} * plan.split, gpu_choose::packs(p)) << what;
-  EXPECT_EQ(plan.blocks, p.rows * plan.split) << what;
+  EXPECT_LE(select.threads, gpu_choose::kMostThreads) << what;
+  EXPECT_EQ(select.threads & (select.threads - 1), 0) << what;
+  EXPECT_LE(2 * std::min(p.k, gpu_choose::kMostK), select.keys()) << what;
+  EXPECT_GE(std::int64_t{select.chunk} * select.parts, gpu_choose::packs(p)) << what;
+  EXPECT_EQ(select.blocks, p.rows * select.parts) << what;
+  // Parts are a cluster, or meet in the workspace, where each leaves its keys and a tally.
+  const bool on_grid = select.parts > 1 && select.cluster == 1;
+  EXPECT_TRUE(on_grid || select.cluster == select.parts) << what;
+  EXPECT_EQ(select.scratch_bytes,
+            on_grid ? gpu_choose::ticket_bytes(p.rows) +
+                          static_cast<std::size_t>(select.blocks) *
+                              static_cast<std::size_t>(gpu_choose::kTallyBytes +
+                                                       select.segment * gpu_choose::kKeyBytes)
+                    : 0)
+      << what;
   // A segment has room for K keys and one that counts them.
-  if (plan.variant == "gpu_cluster") {
-    EXPECT_GE(room / plan.split, p.k + 1) << what;
+  if (select.parts > 1) {
+    EXPECT_GE(select.segment, p.k + 1) << what;
   }
-  if (plan.variant == "gpu_grid") {
-    EXPECT_GE(gpu_choose::segment_room(plan), p.k + 1) << what;
-    EXPECT_LE(p.k + gpu_choose::segment_room(plan) - 1, room) << what;
+  if (on_grid) {
+    EXPECT_LE(p.k + select.segment - 1, select.keys()) << what;
+  } else {
+    EXPECT_EQ(select.segment, select.keys() / select.parts) << what;
   }
-  const int stages = gpu_choose::stages(plan);
-  EXPECT_GE(plan.shared_bytes,
-            static_cast<std::size_t>(stages * gpu_choose::tile_bytes(plan.packs) * plan.threads +
-                                     room * gpu_choose::kKeyBytes))
+  EXPECT_GE(select.shared_bytes,
+            static_cast<std::size_t>(
+                select.stages * gpu_choose::tile_bytes(select.packs) * select.threads +
+                select.keys() * gpu_choose::kKeyBytes))
       << what;
   // A copy engine brings the next stage; who has none, or needs none, has one.
-  const bool next = m.gpu.sm >= 90 && !plan.general && plan.chunk > plan.packs * plan.threads;
-  EXPECT_EQ(stages, next ? 2 : 1) << what;
+  const bool next =
+      m.gpu.sm >= 90 && !select.general && select.chunk > select.packs * select.threads;
+  EXPECT_EQ(select.stages, next ? 2 : 1) << what;
+}
+
+void expect_holds(const Decision& decision, const Problem& p, const Machine& m) {
+  const std::string what = text_of_case(decision, p);
+  const Launch& launch = decision.launch;
+  if (const auto* lanes = std::get_if<gpu_choose::LanesLaunch>(&launch)) {
+    expect_lanes(*lanes, p, what);
+  } else if (const auto* stream = std::get_if<gpu_choose::StreamLaunch>(&launch)) {
+    expect_stream(*stream, p, m, what);
+  } else if (const auto* select = std::get_if<gpu_choose::SelectLaunch>(&launch)) {
+    expect_select(*select, decision.variant() == "gpu_guess", p, m, what);
+  } else {
+    EXPECT_TRUE(std::holds_alternative<gpu_choose::SortLaunch>(launch)) << what;
+  }
 }
 
 TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
@@ -120,15 +157,15 @@ TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
                {std::pair(true, DType::bf16), {true, DType::f32}, {false, DType::bf16}}) {
             Problem p = topk(rows, cols, std::min(k, cols), in);
             p.only_scaled = plain;
-            const Plan plan = choose(p, m);
-            ASSERT_FALSE(plan.variant.empty());
-            expect_holds(plan, p, m);
+            const Decision decision = choose(p, m);
+            ASSERT_TRUE(decision);
+            expect_holds(decision, p, m);
             for (const std::string& name : launch_names(p, m)) {
               if (p.k > gpu_choose::kMostK) break;
-              Plan named;
+              Decision named;
               const Status status = plan_variant(name, p, m, named);
               ASSERT_TRUE(status.ok()) << name << ": " << status.message();
-              if (p.rows * named.split < 4096) expect_holds(named, p, m);
+              if (p.rows * named.plan().split < 4096) expect_holds(named, p, m);
             }
           }
         }
@@ -140,9 +177,9 @@ TEST(GpuChooseTest, EveryShapeHasALaunchThatHolds) {
 // Sixteen on a processor, whatever rows it has; fewer where these are short.
 TEST(GpuChooseTest, WarpsOfARow) {
   const auto warps = [](std::int64_t rows, std::int64_t cols, DType dtype = DType::bf16) {
-    const Plan plan = choose(topk(rows, cols, 50, dtype), h200());
-    EXPECT_EQ(plan.variant, "gpu_stream");
-    return plan.threads / kWarp;
+    const Decision decision = choose(topk(rows, cols, 50, dtype), h200());
+    EXPECT_EQ(decision.variant(), "gpu_stream");
+    return stream_of(decision).warps();
   };
   EXPECT_EQ(warps(128, 128256), 16);
   EXPECT_EQ(warps(132, 128256, DType::f32), 16);
@@ -157,17 +194,19 @@ TEST(GpuChooseTest, WarpsOfARow) {
   EXPECT_EQ(warps(1056, 8192), 2);
   EXPECT_EQ(warps(1056, 4096), 1);
   // As many rows at once as their warps leave room for: a processor has 228 KB, of which each block loses one.
-  const Plan two = choose(topk(1024, 128256, 50), h200());
-  EXPECT_LE(8 * (two.shared_bytes + 128 + 1024), 233472U);
+  const Decision two = choose(topk(1024, 128256, 50), h200());
+  EXPECT_LE(8 * (stream_of(two).shared_bytes + 128 + 1024), 233472U);
   // Where memory is short, fewer; rows of a processor are still there at once.
-  EXPECT_EQ(choose(topk(100, 128256, 50), with_shared(89, 101376)).threads, 7 * kWarp);
-  EXPECT_EQ(choose(topk(200, 128256, 50), with_shared(80, 166912)).threads, 6 * kWarp);
+  const Decision small = choose(topk(100, 128256, 50), with_shared(89, 101376));
+  const Decision ampere = choose(topk(200, 128256, 50), with_shared(80, 166912));
+  EXPECT_EQ(stream_of(small).warps(), 7);
+  EXPECT_EQ(stream_of(ampere).warps(), 6);
 }
 
 // Where rows are fewer than processors, clusters: of two, or of four small blocks or few.
 TEST(GpuChooseTest, ClustersThatStream) {
   const auto launch = [](std::int64_t rows, std::int64_t cols, std::int64_t k, DType dtype) {
-    const Plan plan = choose(topk(rows, cols, k, dtype), h200());
+    const Plan plan = choose(topk(rows, cols, k, dtype), h200()).plan();
     return std::string(plan.variant) + ":" + std::to_string(plan.split) + ":" +
            std::to_string(plan.threads);
   };
@@ -190,45 +229,45 @@ TEST(GpuChooseTest, ClustersThatStream) {
 }
 
 TEST(GpuChooseTest, WhatIsChosen) {
-  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant, "gpu_guess");
-  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).split, 16);
-  EXPECT_EQ(choose(topk(8, 128256, 64), h200()).split, 16);
-  EXPECT_EQ(choose(topk(8, 128256, 65), h200()).variant, "gpu_cluster");  // a fourth does not fit
-  EXPECT_EQ(choose(topk(9, 32000, 50), h200()).split, 4);
-  EXPECT_EQ(choose(topk(33, 32000, 128), h200()).variant, "gpu_guess");
-  EXPECT_EQ(choose(topk(34, 32000, 128), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(33, 32000, 129), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(33, 32000, 257), h200()).variant, "gpu_cluster");
-  EXPECT_EQ(choose(topk(1, 140000, 50), h200()).variant, "gpu_cluster");
-  EXPECT_EQ(choose(topk(66, 128256, 50), without_clusters()).variant, "gpu_grid");
-  EXPECT_EQ(choose(topk(67, 128256, 50), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(528, 1000, 50), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(topk(529, 1000, 50), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(4096, 32000, 256), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(topk(4096, 32000, 257), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant, "gpu_grid");
-  EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant, "gpu_grid");
-  EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant, "gpu_sort");
-  EXPECT_EQ(choose({.op = Op::gate, .rows = 8192, .cols = 256, .k = 8}, h200()).variant,
+  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant(), "gpu_guess");
+  EXPECT_EQ(choose(topk(1, 128256, 50), h200()).plan().split, 16);
+  EXPECT_EQ(choose(topk(8, 128256, 64), h200()).plan().split, 16);
+  EXPECT_EQ(choose(topk(8, 128256, 65), h200()).variant(), "gpu_cluster");  // a fourth does not fit
+  EXPECT_EQ(choose(topk(9, 32000, 50), h200()).plan().split, 4);
+  EXPECT_EQ(choose(topk(33, 32000, 128), h200()).variant(), "gpu_guess");
+  EXPECT_EQ(choose(topk(34, 32000, 128), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(topk(33, 32000, 129), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(topk(33, 32000, 257), h200()).variant(), "gpu_cluster");
+  EXPECT_EQ(choose(topk(1, 140000, 50), h200()).variant(), "gpu_cluster");
+  EXPECT_EQ(choose(topk(66, 128256, 50), without_clusters()).variant(), "gpu_grid");
+  EXPECT_EQ(choose(topk(67, 128256, 50), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(topk(528, 1000, 50), h200()).variant(), "gpu_block");
+  EXPECT_EQ(choose(topk(529, 1000, 50), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(topk(4096, 32000, 256), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(topk(4096, 32000, 257), h200()).variant(), "gpu_block");
+  EXPECT_EQ(choose(topk(1, 128256, 50), without_clusters()).variant(), "gpu_grid");
+  EXPECT_EQ(choose(topk(1, 20000000, 50), h200()).variant(), "gpu_grid");
+  EXPECT_EQ(choose(topk(4, 9000, 5000), h200()).variant(), "gpu_sort");
+  EXPECT_EQ(choose({.op = Op::gate, .rows = 8192, .cols = 256, .k = 8}, h200()).variant(),
             "gpu_warp");
-  EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant, "gpu_warp");
-  EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant, "gpu_stream");
+  EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant(), "gpu_warp");
+  EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant(), "gpu_stream");
   // A sample's candidates stream where one top_k says how many they are, which it does unless p.k is a usual number or all.
   const auto sample = [](std::int64_t cols, std::int64_t k) {
     return Problem{.op = Op::sample, .rows = 1024, .cols = cols, .k = k};
   };
-  EXPECT_EQ(choose(sample(128256, 64), h200()).variant, "gpu_stream");
-  EXPECT_EQ(choose(sample(128256, kUnlessAsked), h200()).variant, "gpu_block");
-  EXPECT_EQ(choose(sample(100, 100), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(sample(128256, 64), h200()).variant(), "gpu_stream");
+  EXPECT_EQ(choose(sample(128256, kUnlessAsked), h200()).variant(), "gpu_block");
+  EXPECT_EQ(choose(sample(100, 100), h200()).variant(), "gpu_block");
   Problem one = sample(128256, 64);
   one.rows = 1;
-  EXPECT_EQ(choose(one, h200()).variant, "gpu_guess");
+  EXPECT_EQ(choose(one, h200()).variant(), "gpu_guess");
   one.k = kUnlessAsked;
-  EXPECT_EQ(choose(one, h200()).variant, "gpu_cluster");
+  EXPECT_EQ(choose(one, h200()).variant(), "gpu_cluster");
   EXPECT_LT(gpu_choose::kMostSampleStream, kUnlessAsked);
-  EXPECT_EQ(choose(sample(128256, 129), h200()).variant, "gpu_block");
+  EXPECT_EQ(choose(sample(128256, 129), h200()).variant(), "gpu_block");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(sample(128256, 129), h200()).threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(sample(128256, 129), h200()).plan().threads, gpu_choose::kMostThreads);
 }
 
 // How often one of the blocks has more of the K than it sends, if they are anywhere in the row.
@@ -246,7 +285,10 @@ TEST(GpuChooseTest, AGuessIsSeldomWrong) {
 }
 
 TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
-  const auto packs = [](const Problem& p) { return choose(p, h200()).packs; };
+  const auto packs = [](const Problem& p) {
+    const Decision decision = choose(p, h200());
+    return select_of(decision).packs;
+  };
   EXPECT_EQ(packs(topk(128, 128256, 300, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
   EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
@@ -261,44 +303,44 @@ TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
 
 TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {
   const Problem p = topk(100000, 60000, 60000);
-  const Plan plan = choose(p, h200());
+  const Plan plan = choose(p, h200()).plan();
   EXPECT_LE(plan.scratch_bytes, std::size_t{256} << 20);
   EXPECT_LT(plan.blocks, p.rows);
   EXPECT_GE(plan.blocks, 1);
 }
 
 TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
-  Plan plan;
+  Decision decision;
   Problem p = topk(4, 9000, 5000);
-  EXPECT_NE(plan_variant("gpu_block", p, h200(), plan).message().find("at most 2048"),
+  EXPECT_NE(plan_variant("gpu_block", p, h200(), decision).message().find("at most 2048"),
             std::string::npos);
   p = topk(4, 9000, 2048);
-  EXPECT_NE(plan_variant("gpu_cluster", p, h200(), plan).message().find("at most 2047"),
+  EXPECT_NE(plan_variant("gpu_cluster", p, h200(), decision).message().find("at most 2047"),
             std::string::npos);
   p = topk(4, 9000, 50);
-  EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), plan).message().find("clusters"),
+  EXPECT_NE(plan_variant("gpu_cluster", p, without_clusters(), decision).message().find("clusters"),
             std::string::npos);
   // A launch of theirs, too.
-  const Status none = plan_variant("gpu_cluster:4:256", p, without_clusters(), plan);
+  const Status none = plan_variant("gpu_cluster:4:256", p, without_clusters(), decision);
   EXPECT_EQ(none.code(), Code::unsupported);
   EXPECT_NE(none.message().find("clusters"), std::string::npos);
-  const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 257), h200(), plan);
+  const Status many = plan_variant("gpu_stream:1:64", topk(4, 9000, 257), h200(), decision);
   EXPECT_EQ(many.code(), Code::unsupported);
   EXPECT_NE(many.message().find("at most 256"), std::string::npos);
-  EXPECT_TRUE(plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), plan).ok());
-  EXPECT_FALSE(plan_variant("gpu_stream:1:32", topk(4, 9000, 200), h200(), plan).ok());
-  EXPECT_TRUE(plan_variant("gpu_stream:4:512", topk(4, 9000, 50), h200(), plan).ok());
-  EXPECT_FALSE(plan_variant("gpu_stream:2:64", topk(4, 9000, 50), without_clusters(), plan).ok());
+  EXPECT_TRUE(plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), decision).ok());
+  EXPECT_FALSE(plan_variant("gpu_stream:1:32", topk(4, 9000, 200), h200(), decision).ok());
+  EXPECT_TRUE(plan_variant("gpu_stream:4:512", topk(4, 9000, 50), h200(), decision).ok());
+  EXPECT_FALSE(plan_variant("gpu_stream:2:64", topk(4, 9000, 50), without_clusters(), decision).ok());
   EXPECT_NE(
-      plan_variant("gpu_guess", topk(4, 900000, 50), h200(), plan).message().find("registers"),
+      plan_variant("gpu_guess", topk(4, 900000, 50), h200(), decision).message().find("registers"),
       std::string::npos);
   EXPECT_NE(
-      plan_variant("gpu_guess", topk(4, 9000, 129), h200(), plan).message().find("at most 128"),
+      plan_variant("gpu_guess", topk(4, 9000, 129), h200(), decision).message().find("at most 128"),
       std::string::npos);
   EXPECT_NE(
-      plan_variant("gpu_guess", topk(4, 3000, 50), h200(), plan).message().find("every thread"),
+      plan_variant("gpu_guess", topk(4, 3000, 50), h200(), decision).message().find("every thread"),
       std::string::npos);
-  EXPECT_TRUE(plan_variant("gpu_guess", topk(40, 30000, 50), h200(), plan).ok());
+  EXPECT_TRUE(plan_variant("gpu_guess", topk(40, 30000, 50), h200(), decision).ok());
   for (const char* name : {"gpu_cluster:3:512",
                            "gpu_cluster:64:512",
                            "gpu_block:1:100",
@@ -319,14 +361,14 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
                            "gpu_stream:1:544",
                            "gpu_stream:1:2000000000",
                            "gpu_stream:1:40"}) {
-    EXPECT_EQ(plan_variant(name, p, h200(), plan).code(), Code::invalid_argument) << name;
+    EXPECT_EQ(plan_variant(name, p, h200(), decision).code(), Code::invalid_argument) << name;
   }
   Reasons reasons;
   p = {.op = Op::sample, .rows = 5, .cols = 2000, .k = 8, .in = DType::f64};
-  EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
+  EXPECT_TRUE(choose(p, h200(), &reasons).variant().empty());
   EXPECT_NE(reasons.back().find("f32, f16 and bf16"), std::string::npos);
   p = {.op = Op::gate, .rows = 5, .cols = 2000, .k = 8};
-  EXPECT_TRUE(choose(p, h200(), &reasons).variant.empty());
+  EXPECT_TRUE(choose(p, h200(), &reasons).variant().empty());
   EXPECT_NE(reasons.back().find("1024 experts"), std::string::npos);
 }
 
@@ -337,7 +379,7 @@ TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
         Problem p = topk(rows, cols, k, DType::f64);
         for (const Op op : {Op::topk, Op::gate}) {
           p.op = op;
-          const Plan plan = choose(p, without_clusters());
+          const Plan plan = choose(p, without_clusters()).plan();
           EXPECT_EQ(plan.variant, "gpu_wide");
           EXPECT_GE(plan.blocks, 1);
           EXPECT_LE(plan.blocks, rows);
@@ -348,8 +390,8 @@ TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
       }
     }
   }
-  Plan plan;
-  EXPECT_NE(plan_variant("gpu_wide", topk(4, 9000, 9), h200(), plan).message().find("takes f64"),
+  Decision decision;
+  EXPECT_NE(plan_variant("gpu_wide", topk(4, 9000, 9), h200(), decision).message().find("takes f64"),
             std::string::npos);
 }
 

@@ -15,7 +15,7 @@ namespace onepass {
 namespace {
 
 using gpu_rows::Kernel;
-using gpu_rows::Launch;
+using gpu_rows::Config;
 
 const Machine& h200() { return *find_machine("h200"); }
 
@@ -60,13 +60,13 @@ TEST(GpuTuningTest, WhatIsNoTuningIsToldByItsLine) {
 
 // A number that a launch has not, or that none can have, is no name: not a division by zero later.
 TEST(GpuTuningTest, NamesThatAreNoLaunch) {
-  EXPECT_EQ(gpu_rows::launch_named("gpu_cluster:4:8"), (Launch{Kernel::block, 4, 8}));
+  EXPECT_EQ(gpu_rows::config_named("gpu_cluster:4:8"), (Config{Kernel::block, 4, 8}));
   for (const std::string_view name :
        {"gpu_block", "gpu_block:", "gpu_block:0", "gpu_block:-2", "gpu_cluster:4:0",
         "gpu_cluster:4:-1", "gpu_cluster:4", "gpu_block:4:2", "gpu_group:4:2", "gpu_grid:4:16",
         "gpu_block:4x", "gpu_cluster:4:8:1", "gpu_block:99999999999", "online:4"}) {
-    EXPECT_EQ(gpu_rows::launch_named(name), std::nullopt) << name;
-    Plan plan;
+    EXPECT_EQ(gpu_rows::config_named(name), std::nullopt) << name;
+    Decision plan;
     const bool named = name.find(':') != std::string_view::npos;
     EXPECT_EQ(plan_variant(name, softmax_of(4, 4096), h200(), plan).ok(), !named) << name;
   }
@@ -74,9 +74,9 @@ TEST(GpuTuningTest, NamesThatAreNoLaunch) {
 
 TEST(GpuTuningTest, TheNearestPointThatFits) {
   const GpuTuning tuning = two_points();
-  EXPECT_EQ(tuning.find(softmax_of(1, 4096), h200()), (Launch{Kernel::block, 2, 1}));
-  EXPECT_EQ(tuning.find(softmax_of(3, 4000), h200()), (Launch{Kernel::block, 2, 1}));
-  EXPECT_EQ(tuning.find(softmax_of(9999, 4096), h200()), (Launch{Kernel::block, 8, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(1, 4096), h200()), (Config{Kernel::block, 2, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(3, 4000), h200()), (Config{Kernel::block, 2, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(9999, 4096), h200()), (Config{Kernel::block, 8, 1}));
   EXPECT_EQ(tuning.find(softmax_of(4096, 4096, DType::f32), h200()), std::nullopt);  // other bytes
   EXPECT_EQ(tuning.find(softmax_of(4096, 64), h200()), std::nullopt);                // too far
   Problem with_options = softmax_of(1, 4096);
@@ -93,9 +93,9 @@ TEST(GpuTuningTest, PointsComeInAnyOrder) {
   tuning.add({Family::map, 2, 512, 1, {Kernel::block, 2, 1}});
   tuning.add({Family::fold, 2, 512, 1, {Kernel::block, 4, 1}});
   tuning.add({Family::map, 2, 512, 4096, {Kernel::block, 8, 1}});
-  EXPECT_EQ(tuning.find(softmax_of(1, 4096), h200()), (Launch{Kernel::block, 2, 1}));
-  EXPECT_EQ(tuning.find(softmax_of(4096, 4096), h200()), (Launch{Kernel::block, 8, 1}));
-  EXPECT_EQ(tuning.find(softmax_of(1, 2048, DType::f32), h200()), (Launch{Kernel::block, 4, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(1, 4096), h200()), (Config{Kernel::block, 2, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(4096, 4096), h200()), (Config{Kernel::block, 8, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(1, 2048, DType::f32), h200()), (Config{Kernel::block, 4, 1}));
 }
 
 // Rows of 512 packs lie as far from the one point as from the other.
@@ -103,18 +103,33 @@ TEST(GpuTuningTest, ALaunchForLongerRowsSuitsBetterThanOneForShorter) {
   GpuTuning tuning(90, 132);
   tuning.add({Family::map, 2, 256, 64, {Kernel::block, 2, 1}});
   tuning.add({Family::map, 2, 1024, 64, {Kernel::block, 4, 1}});
-  EXPECT_EQ(tuning.find(softmax_of(64, 4096), h200()), (Launch{Kernel::block, 4, 1}));
+  EXPECT_EQ(tuning.find(softmax_of(64, 4096), h200()), (Config{Kernel::block, 4, 1}));
 }
 
 TEST(GpuTuningTest, TheDispatcherAsksIt) {
   const GpuTuning tuning = two_points();
   Machine machine = h200();
   machine.tuned = &tuning;
-  EXPECT_EQ(choose(softmax_of(1, 4096), machine).packs, 2);
-  EXPECT_EQ(choose(softmax_of(4096, 4096), machine).packs, 8);
+  const auto packs = [&](const Problem& p) {
+    return std::get<gpu_rows::BlockLaunch>(choose(p, machine).launch).packs;
+  };
+  EXPECT_EQ(packs(softmax_of(1, 4096)), 2);
+  EXPECT_EQ(packs(softmax_of(4096, 4096)), 8);
   Problem invariant = softmax_of(1, 4096);
   invariant.batch_invariant = true;
-  EXPECT_EQ(choose(invariant, machine).packs, 8);  // as for many rows
+  EXPECT_EQ(packs(invariant), 8);  // as for many rows
+}
+
+// How a launch cuts a row: over lanes or blocks, and into packs.
+std::array<int, 3> cut_of(const Launch& launch) {
+  if (const auto* group = std::get_if<gpu_rows::GroupLaunch>(&launch)) {
+    return {group->row_threads, group->packs, 0};
+  }
+  if (const auto* block = std::get_if<gpu_rows::BlockLaunch>(&launch)) {
+    return {block->cluster, block->packs, block->chunk};
+  }
+  const auto& grid = std::get<gpu_rows::GridLaunch>(launch);
+  return {grid.split, grid.packs, grid.chunk};
 }
 
 // However many rows: the same kernel, the same cut.
@@ -123,15 +138,12 @@ TEST(GpuTuningTest, BatchInvariantPlansAgree) {
     for (const std::int64_t cols : {7, 128, 1000, 4097, 50257, 300000, 4194304}) {
       Problem p = softmax_of(1, cols);
       p.batch_invariant = true;
-      const Plan one = choose(p, m);
+      const Decision one = choose(p, m);
       for (const std::int64_t rows : {2, 64, 1000, 100000}) {
         p.rows = rows;
-        const Plan many = choose(p, m);
-        EXPECT_EQ(many.variant, one.variant);
-        EXPECT_EQ(many.packs, one.packs);
-        EXPECT_EQ(many.split, one.split);
-        EXPECT_EQ(many.chunk, one.chunk);
-        EXPECT_EQ(many.row_threads, one.row_threads);
+        const Decision many = choose(p, m);
+        EXPECT_EQ(many.variant(), one.variant());
+        EXPECT_EQ(cut_of(many.launch), cut_of(one.launch));
       }
     }
   }

@@ -14,7 +14,6 @@
 #include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
 #include "onepass/onepass.hpp"
-#include "ops/attention/variants.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "tests/kernels/fake_runtime.hpp"

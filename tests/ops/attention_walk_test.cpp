@@ -11,6 +11,7 @@
 #include "dispatch/choose.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/walk/plan.hpp"
+#include "rows/packs.hpp"
 #include "dispatch/variant.hpp"
 #include "tests/support/attention.hpp"
 
@@ -22,11 +23,15 @@ namespace geometry = ops::attention::geometry;
 constexpr std::array kInMemory = {"naive", "fused_softmax", "fused_tuned"};
 constexpr std::array kWalk = {"naive", "fused_softmax", "fused_tuned", "flash_wmma"};
 
-Plan plan_of(std::string_view variant, const Problem& p) {
-  Plan plan;
-  const Status status = plan_variant(variant, p, h200(), plan);
+Decision decision_of(std::string_view variant, const Problem& p) {
+  Decision decision;
+  const Status status = plan_variant(variant, p, h200(), decision);
   EXPECT_TRUE(status.ok()) << status.message();
-  return plan;
+  return decision;
+}
+
+ops::attention::WalkLaunch launch_of(std::string_view variant, const Problem& p) {
+  return std::get<ops::attention::WalkLaunch>(decision_of(variant, p).launch);
 }
 
 std::string refusal_of(std::string_view variant, const Problem& p, const Machine& m = h200()) {
@@ -47,14 +52,14 @@ TEST(AttentionWalkTest, ReadInOrderBeforeWhatShips) {
 
 TEST(AttentionWalkTest, ABlockAQueryThenABlockATile) {
   const Problem p = attention_problem(2, 6, 2, 129, 65, 48);
-  EXPECT_EQ(plan_of("naive", p).blocks, 2 * 6 * 129);
-  EXPECT_EQ(plan_of("naive", p).threads, 1024);
-  EXPECT_EQ(plan_of("fused_softmax", p).threads, 1024);
-  EXPECT_EQ(plan_of("fused_tuned", p).threads, 256);
-  EXPECT_EQ(plan_of("fused_tuned", p).shared_bytes, 0U);
-  EXPECT_EQ(plan_of("flash_wmma", p).blocks, 2 * 6 * 3);
-  EXPECT_EQ(plan_of("flash_wmma", p).threads, 128);
-  EXPECT_EQ(plan_of("flash_wmma", p).scratch_bytes, 0U);
+  EXPECT_EQ(launch_of("naive", p).blocks, 2 * 6 * 129);
+  EXPECT_EQ(launch_of("naive", p).threads, 1024);
+  EXPECT_EQ(launch_of("fused_softmax", p).threads, 1024);
+  EXPECT_EQ(launch_of("fused_tuned", p).threads, 256);
+  EXPECT_EQ(launch_of("fused_tuned", p).shared_bytes, 0U);
+  EXPECT_EQ(launch_of("flash_wmma", p).blocks, 2 * 6 * 3);
+  EXPECT_EQ(launch_of("flash_wmma", p).threads, 128);
+  EXPECT_EQ(launch_of("flash_wmma", p).scratch_bytes, 0U);
 }
 
 TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
@@ -78,7 +83,7 @@ TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
         EXPECT_EQ(s.bytes - s.sums, static_cast<std::size_t>(3 * 6 * s.queries * s.columns * 4));
         for (const std::size_t at : {s.scores, s.weights, s.sums}) EXPECT_EQ(at % 256, 0U);
         EXPECT_EQ(geometry::square_bytes(p.attention), static_cast<double>(s.sums - s.scores));
-        for (const char* name : kInMemory) EXPECT_EQ(plan_of(name, p).scratch_bytes, s.bytes);
+        for (const char* name : kInMemory) EXPECT_EQ(launch_of(name, p).scratch_bytes, s.bytes);
       }
     }
   }
@@ -118,8 +123,8 @@ TEST(AttentionWalkTest, BlocksFitALaunch) {
           const Problem p = attention_problem(batch, 8, 8, queries, keys, dim);
           for (const char* name : kWalk) {
             if (!refusal_of(name, p).empty()) continue;
-            EXPECT_GT(plan_of(name, p).blocks, 0) << name;
-            EXPECT_LE(plan_of(name, p).blocks, kMostBlocks) << name;
+            EXPECT_GT(launch_of(name, p).blocks, 0) << name;
+            EXPECT_LE(launch_of(name, p).blocks, kMostBlocks) << name;
           }
           if (!refusal_of("naive", p).empty()) continue;
           const geometry::Scratch s = geometry::scratch_of(p.attention);
@@ -169,7 +174,7 @@ TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
     EXPECT_EQ(refuses([](P&, A& a) { a.window_left = 3; }), "it takes no window");
     EXPECT_EQ(refuses([](P&, A& a) { a.window_right = 3; }), "it takes no window");
     EXPECT_EQ(refuses([](P&, A& a) { a.split = 64; }), "it does not cut keys");
-    EXPECT_EQ(refuses([](P&, A& a) { a.keys = 0; }), "it wants keys");
+    EXPECT_EQ(refuses([](P&, A& a) { a.keys = 0; }), "it needs at least one key");
     for (bool A::*fact : {&A::lengths, &A::q_offsets, &A::kv_offsets}) {
       EXPECT_EQ(refuses([&](P&, A& a) { a.*fact = true; }),
                 "its sequences are all alike, and not in pages");
@@ -189,7 +194,7 @@ TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
 TEST(AttentionWalkTest, PlannedBytesCountTheScores) {
   const Problem p = attention_problem(1, 1, 1, 1024, 1024, 64);
   const auto planned = [&](std::string_view name) {
-    return planned_bytes(p, plan_of(name, p), h200());
+    return planned_bytes(p, decision_of(name, p), h200());
   };
   EXPECT_EQ(planned("flash_wmma"), least_bytes(p));
   EXPECT_GT(planned("fused_softmax"), least_bytes(p) + 12.0 * 1024 * 1024);

@@ -7,7 +7,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "dispatch/choose.hpp"
-#include "rows/gpu/plan.hpp"
+#include "rows/gpu/policy.hpp"
 #include "dispatch/variant.hpp"
 
 namespace onepass {
@@ -34,22 +34,42 @@ rc::Gen<Problem> any_problem() {
       });
 }
 
-// What a launch could not do with the plan; empty when nothing.
-std::string fault(const Plan& plan, const Machine& m) {
+struct Sizes {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  std::size_t shared_bytes = 0;
+};
+
+Sizes sizes_of(const Launch& launch) {
+  return std::visit(
+      [](const auto& each) {
+        Sizes sizes{.threads = 0};
+        if constexpr (requires { each.blocks; each.threads; }) {
+          sizes = {each.blocks, each.threads};
+        }
+        if constexpr (requires { each.shared_bytes; }) sizes.shared_bytes = each.shared_bytes;
+        return sizes;
+      },
+      launch);
+}
+
+// What a GPU could not do with a launch; empty when nothing.
+std::string fault(const Decision& decision, const Machine& m) {
+  const std::string_view variant = decision.variant();
   const auto block_shared = static_cast<std::size_t>(m.gpu.block_shared);
+  const auto* grid = std::get_if<gpu_rows::GridLaunch>(&decision.launch);
   const std::size_t most_shared =
-      plan.variant == "register_shared_extreme" ? block_shared
-      : plan.variant == "gpu_grid"
-          ? block_shared / (plan.general ? 1 : gpu_rows::kBlocksAtOnce) - 5120
-      : plan.variant.starts_with("gpu_") ? block_shared - 8192
-                                         : std::size_t{48} << 10;
-  if (plan.blocks < 1 || plan.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
-  if (plan.threads < 32 || plan.threads > m.gpu.block_threads) return "threads";
-  if (plan.threads % 32 != 0) return "a block that is not whole warps";
-  if (plan.shared_bytes + 256 > most_shared) return "shared memory";
-  if (plan.split < 1) return "split";
-  const bool over_blocks = plan.variant.starts_with("split_k") || plan.variant == "gpu_grid";
-  if (plan.scratch_bytes > 0 && !over_blocks) return "a workspace for nothing";
+      variant == "register_shared_extreme" ? block_shared
+      : grid != nullptr ? block_shared / (grid->general ? 1 : gpu_rows::kBlocksAtOnce) - 5120
+      : variant.starts_with("gpu_") ? block_shared - 8192
+                                    : std::size_t{48} << 10;
+  const Sizes sizes = sizes_of(decision.launch);
+  if (sizes.blocks < 1 || sizes.blocks > std::numeric_limits<std::int32_t>::max()) return "blocks";
+  if (sizes.threads < 32 || sizes.threads > m.gpu.block_threads) return "threads";
+  if (sizes.threads % 32 != 0) return "a block that is not whole warps";
+  if (sizes.shared_bytes + 256 > most_shared) return "shared memory";
+  const bool over_blocks = variant.starts_with("split_k") || grid != nullptr;
+  if (decision.scratch_bytes > 0 && !over_blocks) return "a workspace for nothing";
   return {};
 }
 
@@ -57,47 +77,61 @@ RC_GTEST_PROP(GeometryTest, EveryPlanFitsItsGpuOrIsRefused, ()) {
   const Problem p = *any_problem();
   const Machine m = *rc::gen::elementOf(known_gpus());
   for (const Variant& v : variants(Op::softmax)) {
-    Plan plan;
-    const Status status = plan_variant(v.name, p, m, plan);
+    Decision decision;
+    const Status status = plan_variant(v.name, p, m, decision);
     RC_ASSERT(status.ok() == v.refuses(p, m).empty());
     if (!status.ok()) continue;
     RC_ASSERT(v.device == Device::cuda);
-    RC_ASSERT(plan.variant == v.name);
-    const std::string wrong = fault(plan, m);
-    if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
-    RC_ASSERT(planned_bytes(p, plan, m) >= least_bytes(p));
+    RC_ASSERT(decision.variant() == v.name);
+    const std::string wrong = fault(decision, m);
+    if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(decision.plan()));
+    RC_ASSERT(planned_bytes(p, decision, m) >= least_bytes(p));
   }
 }
 
 // Every pack of every row has a thread, and one that is written is on chip or read again.
-void check_holds(const Plan& plan, const Problem& p, const Machine& m) {
-  const std::int64_t packs = gpu_rows::packs(p);
-  const bool writes = traffic(p.op).writes > 0;
-  if (plan.variant == "gpu_group") {
-    RC_ASSERT(std::int64_t{plan.row_threads} * plan.packs >= packs);
-    RC_ASSERT(plan.threads % plan.row_threads == 0);
-    const int rows_a_group = gpu_rows::kGroupPacks / plan.packs;
-    RC_ASSERT(plan.blocks * (plan.threads / plan.row_threads) * rows_a_group >= p.rows);
-  } else if (plan.variant == "gpu_grid") {
-    RC_ASSERT(plan.blocks % plan.split == 0);
-    RC_ASSERT(plan.blocks <= m.gpu.processors * gpu_rows::grid_blocks(p));
-    RC_ASSERT(plan.blocks <= p.rows * plan.split);  // every team has a row
-    RC_ASSERT(plan.scratch_bytes >= static_cast<std::size_t>(plan.blocks) * 2 * 8);
-    RC_ASSERT(std::int64_t{plan.chunk} * plan.split >= packs);
-    // What is not read again has a slot; where rows are long, beside what the registers take.
-    const auto slots = static_cast<std::int64_t>(plan.shared_bytes) / gpu_rows::held_bytes(p);
-    const std::int64_t held = plan.looped ? std::int64_t{plan.threads} * plan.packs : 0;
-    RC_ASSERT(!plan.resident || !writes || held + slots >= plan.chunk);
-    RC_ASSERT(plan.looped || slots >= plan.chunk);
-  } else {
-    const std::int64_t chunk = ceil_div(packs, plan.split);
-    const std::int64_t held = std::int64_t{plan.threads} * plan.packs;
-    const auto staged = static_cast<std::int64_t>(plan.shared_bytes) / gpu_rows::held_bytes(p);
-    RC_ASSERT(plan.looped || held >= chunk);
-    RC_ASSERT(!writes || held + staged >= chunk);
-    RC_ASSERT(plan.blocks == p.rows * plan.split);
-    RC_ASSERT(plan.split <= gpu_rows::most_cluster(m));
-  }
+void check_holds(const gpu_rows::GroupLaunch& group, const Problem& p, const Machine&) {
+  RC_ASSERT(std::int64_t{group.row_threads} * group.packs >= gpu_rows::packs(p));
+  RC_ASSERT(group.threads % group.row_threads == 0);
+  const int rows_per_group = gpu_rows::kGroupPacks / group.packs;
+  RC_ASSERT(group.blocks * (group.threads / group.row_threads) * rows_per_group >= p.rows);
+}
+
+void check_holds(const gpu_rows::BlockLaunch& block, const Problem& p, const Machine& m) {
+  const std::int64_t chunk = ceil_div(gpu_rows::packs(p), block.cluster);
+  const std::int64_t held = std::int64_t{block.threads} * block.packs;
+  RC_ASSERT(block.looped || held >= chunk);
+  RC_ASSERT(traffic(p.op).writes == 0 || held + block.staged >= chunk);
+  RC_ASSERT(static_cast<std::int64_t>(block.shared_bytes) ==
+            block.staged * gpu_rows::held_bytes(p));
+  RC_ASSERT(block.blocks == p.rows * block.cluster);
+  RC_ASSERT(block.cluster <= gpu_rows::most_cluster(m));
+}
+
+void check_holds(const gpu_rows::GridLaunch& grid, const Problem& p, const Machine& m) {
+  RC_ASSERT(grid.blocks % grid.split == 0);
+  RC_ASSERT(grid.blocks <= m.gpu.processors * gpu_rows::grid_blocks(p));
+  RC_ASSERT(grid.blocks <= p.rows * grid.split);  // every team has a row
+  RC_ASSERT(grid.scratch_bytes >= static_cast<std::size_t>(grid.blocks) * 2 * 8);
+  RC_ASSERT(std::int64_t{grid.chunk} * grid.split >= gpu_rows::packs(p));
+  // What is not read again has a slot; where rows are long, beside what the registers take.
+  const std::int64_t slots = std::int64_t{grid.slots} * (grid.general ? 1 : grid.threads);
+  RC_ASSERT(static_cast<std::int64_t>(grid.shared_bytes) == slots * gpu_rows::held_bytes(p));
+  const std::int64_t held = grid.looped ? std::int64_t{grid.threads} * grid.packs : 0;
+  RC_ASSERT(!grid.resident || traffic(p.op).writes == 0 || held + slots >= grid.chunk);
+  RC_ASSERT(grid.looped || slots >= grid.chunk);
+}
+
+void check_holds(const Decision& decision, const Problem& p, const Machine& m) {
+  std::visit(
+      [&](const auto& launch) {
+        if constexpr (requires { check_holds(launch, p, m); }) {
+          check_holds(launch, p, m);
+        } else {
+          RC_FAIL("no launch of rows");
+        }
+      },
+      decision.launch);
 }
 
 rc::Gen<Problem> any_row_problem() {
@@ -118,29 +152,28 @@ RC_GTEST_PROP(GeometryTest, TheChoiceRunsAndHoldsItsRow, ()) {
   const Problem p = *any_row_problem();
   const Machine m = *rc::gen::elementOf(known_gpus());
   Reasons reasons;
-  const Plan plan = choose(p, m, &reasons);
-  const Variant* v = find_variant(p.op, plan.variant);
-  RC_ASSERT(v != nullptr);
-  RC_ASSERT(v->role == Role::ship);
-  RC_ASSERT(v->refuses(p, m) == "");
+  const Decision decision = choose(p, m, &reasons);
+  RC_ASSERT(decision.runs != nullptr);
+  RC_ASSERT(decision.runs->role == Role::ship);
+  RC_ASSERT(decision.runs->refuses(p, m) == "");
   RC_ASSERT(reasons.size() >= 2U);
-  RC_ASSERT(choose(p, m) == plan);
-  const std::string wrong = fault(plan, m);
-  if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
-  check_holds(plan, p, m);
+  RC_ASSERT(choose(p, m).plan() == decision.plan());
+  const std::string wrong = fault(decision, m);
+  if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(decision.plan()));
+  check_holds(decision, p, m);
 }
 
 // Whatever a tuning may choose, too.
 RC_GTEST_PROP(GeometryTest, EveryCandidateRunsAndHoldsItsRow, ()) {
   const Problem p = *any_row_problem();
   const Machine m = *rc::gen::elementOf(known_gpus());
-  for (const gpu_rows::Launch& launch : gpu_rows::candidates(p, m)) {
-    Plan plan;
-    RC_ASSERT(gpu_rows::launch_named(gpu_rows::name_of(launch)) == launch);
-    RC_ASSERT(plan_variant(gpu_rows::name_of(launch), p, m, plan).ok());
-    const std::string wrong = fault(plan, m);
-    if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(plan));
-    check_holds(plan, p, m);
+  for (const gpu_rows::Config& config : gpu_rows::candidates(p, m)) {
+    Decision decision;
+    RC_ASSERT(gpu_rows::config_named(gpu_rows::name_of(config)) == config);
+    RC_ASSERT(plan_variant(gpu_rows::name_of(config), p, m, decision).ok());
+    const std::string wrong = fault(decision, m);
+    if (!wrong.empty()) RC_FAIL(wrong + " in " + to_string(decision.plan()));
+    check_holds(decision, p, m);
   }
 }
 
@@ -148,7 +181,8 @@ RC_GTEST_PROP(GeometryTest, EveryCandidateRunsAndHoldsItsRow, ()) {
 TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
   const Machine& h200 = *find_machine("h200");
   const auto block = [&](std::int64_t cols) {
-    return gpu_rows::block(problem_of(1024, cols, DType::f16), h200);
+    return std::get<gpu_rows::BlockLaunch>(
+        gpu_rows::block(problem_of(1024, cols, DType::f16), h200));
   };
   EXPECT_EQ(block(16384).packs, 4);
   EXPECT_EQ(block(32768).packs, 8);
@@ -158,16 +192,16 @@ TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
 
 TEST(GeometryTest, OneLongRowHasManyProcessors) {
   const Machine& h200 = *find_machine("h200");
-  const Plan one = choose(problem_of(1, 50257, DType::f16), h200);
+  const Plan one = choose(problem_of(1, 50257, DType::f16), h200).plan();
   EXPECT_EQ(one.variant, "gpu_cluster");
   EXPECT_GE(one.split, 8);
-  EXPECT_EQ(choose(problem_of(4, 1 << 24, DType::f16), h200).variant, "gpu_grid");
-  EXPECT_EQ(choose(problem_of(131072, 32, DType::bf16), h200).variant, "gpu_group");
-  EXPECT_EQ(choose(problem_of(4096, 4096, DType::f32), h200).variant, "gpu_block");
+  EXPECT_EQ(choose(problem_of(4, 1 << 24, DType::f16), h200).variant(), "gpu_grid");
+  EXPECT_EQ(choose(problem_of(131072, 32, DType::bf16), h200).variant(), "gpu_group");
+  EXPECT_EQ(choose(problem_of(4096, 4096, DType::f32), h200).variant(), "gpu_block");
   // Without clusters: a block, or the grid.
   const Machine& a100 = *find_machine("a100");
-  EXPECT_EQ(choose(problem_of(1, 50257, DType::f16), a100).variant, "gpu_grid");
-  EXPECT_EQ(choose(problem_of(4096, 8192, DType::f32), a100).variant, "gpu_block");
+  EXPECT_EQ(choose(problem_of(1, 50257, DType::f16), a100).variant(), "gpu_grid");
+  EXPECT_EQ(choose(problem_of(4096, 8192, DType::f32), a100).variant(), "gpu_block");
 }
 
 // The kernels hold this much of a row on chip; a pack more would be lost.
@@ -178,17 +212,17 @@ TEST(GeometryTest, RowsOnChipAreHeldWhole) {
         const Problem p = problem_of(1, cols, dtype);
         const std::int64_t packs = most_packs(cols, dtype);
         if (cols <= geometry::kRegisterCols) {
-          const Plan plan = geometry::register_packed(p, m);
+          const ops::softmax::WalkLaunch plan = geometry::register_packed(p, m);
           EXPECT_GE(plan.threads * plan.packs, packs) << cols;
         }
         if (cols <= geometry::kMediumCols) {
-          const Plan plan = geometry::register_shared_medium(p, m);
+          const ops::softmax::WalkLaunch plan = geometry::register_shared_medium(p, m);
           const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
           EXPECT_LE(shared, geometry::kMediumShared) << cols;
           EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
         }
         if (cols <= geometry::extreme_cols(dtype, m)) {
-          const Plan plan = geometry::register_shared_extreme(p, m);
+          const ops::softmax::WalkLaunch plan = geometry::register_shared_extreme(p, m);
           const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
           EXPECT_LE(shared, m.gpu.block_shared - geometry::kMergeShared) << cols;
           EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
@@ -272,23 +306,23 @@ TEST(GeometryTest, WalkRefusesWhatItsKernelsCannotDo) {
 
 TEST(GeometryTest, FewLongRowsFillTheProcessors) {
   const Machine& h200 = *find_machine("h200");
-  const Plan one = geometry::split_k(problem_of(1, 1 << 25, DType::f16), h200);
+  const ops::softmax::WalkLaunch one = geometry::split_k(problem_of(1, 1 << 25, DType::f16), h200);
   EXPECT_GE(one.blocks, h200.gpu.processors * 8);
   EXPECT_EQ(one.blocks, one.split);
   EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * sizeof(State<float>));
-  const Plan many = geometry::split_k(problem_of(100000, 1 << 20, DType::f16), h200);
+  const ops::softmax::WalkLaunch many = geometry::split_k(problem_of(100000, 1 << 20, DType::f16), h200);
   EXPECT_EQ(many.split, 1);
-  const Plan brief = geometry::split_k(problem_of(1, 100, DType::f16), h200);
+  const ops::softmax::WalkLaunch brief = geometry::split_k(problem_of(1, 100, DType::f16), h200);
   EXPECT_EQ(brief.split, 1);
   // All blocks of a cooperative launch are on the GPU at once.
-  const Plan single = geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
+  const ops::softmax::WalkLaunch single = geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
   EXPECT_LE(single.blocks, h200.gpu.processors * geometry::kResidentBlocks);
   EXPECT_LE(geometry::kResidentBlocks * geometry::kSplitThreads, h200.gpu.processor_threads);
 }
 
 TEST(GeometryTest, MoreRowsThanBlocksThereMayBe) {
   const Machine& h200 = *find_machine("h200");
-  const Plan plan = geometry::packs(problem_of(std::int64_t{1} << 40, 8, DType::f32), h200);
+  const ops::softmax::WalkLaunch plan = geometry::packs(problem_of(std::int64_t{1} << 40, 8, DType::f32), h200);
   EXPECT_EQ(plan.blocks, std::numeric_limits<std::int32_t>::max());
 }
 

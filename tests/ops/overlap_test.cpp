@@ -6,7 +6,7 @@
 
 #include "ops/softmax/check.hpp"
 #include "rows/cpu/layout.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 
@@ -42,12 +42,11 @@ Values softmax_past_the_caches(const Values& x, DType out, std::int64_t cols, in
   const Status checked = check_softmax(Op::softmax, x.tensor(), y.tensor(), options, args);
   EXPECT_TRUE(checked.ok()) << checked.message();
   const std::size_t width = size_of(compute_type(args.logits.x.dtype));
-  const Plan plan{.variant = "cpu_row",
-                  .threads = threads,
-                  .resident = true,
-                  .streaming = true,
-                  .scratch_bytes = static_cast<std::size_t>(kept_elements(cols, 1)) * width};
-  const Status status = ops::softmax::cpu_row(args, plan);
+  const CpuLaunch launch{.threads = threads,
+                         .resident = true,
+                         .streaming = true,
+                         .scratch_bytes = static_cast<std::size_t>(kept_elements(cols, 1)) * width};
+  const Status status = ops::softmax::cpu_row(args, launch);
   EXPECT_TRUE(status.ok()) << status.message();
   return y;
 }

@@ -19,11 +19,12 @@ constexpr std::array kWalk = {"unfused", "three_pass_local", "warp_merge", "onli
 
 const Problem kProblem{.op = Op::topk, .rows = 64, .cols = 32000, .k = 50};
 
-Plan plan_of(std::string_view variant, const Problem& p) {
-  Plan plan;
-  const Status status = plan_variant(variant, p, *find_machine("h200"), plan);
+ops::topk::WalkLaunch launch_of(std::string_view variant, const Problem& p,
+                                const Machine& m = *find_machine("h200")) {
+  Decision decision;
+  const Status status = plan_variant(variant, p, m, decision);
   EXPECT_TRUE(status.ok()) << status.message();
-  return plan;
+  return std::get<ops::topk::WalkLaunch>(decision.launch);
 }
 
 std::string refusal_of(std::string_view variant, const Problem& p,
@@ -47,14 +48,10 @@ TEST(TopkWalkTest, ABlockARowOfAnyShape) {
       for (const std::int64_t rows : {0, 1, 64, 1 << 20}) {
         for (const std::int64_t cols : {1, 33, 128256}) {
           const Problem p{.op = Op::topk, .rows = rows, .cols = cols, .k = 1};
-          Plan plan;
-          ASSERT_TRUE(plan_variant(name, p, m, plan).ok()) << name;
-          EXPECT_EQ(plan.blocks, std::max<std::int64_t>(rows, 1)) << name;
-          EXPECT_EQ(plan.threads % kWarp, 0) << name;
-          EXPECT_LE(plan.threads, m.gpu.block_threads) << name;
-          EXPECT_EQ(plan.split, 1) << name;
-          EXPECT_EQ(plan.shared_bytes, 0U) << name;
-          EXPECT_FALSE(plan.general) << name;
+          const ops::topk::WalkLaunch launch = launch_of(name, p, m);
+          EXPECT_EQ(launch.blocks, std::max<std::int64_t>(rows, 1)) << name;
+          EXPECT_EQ(launch.threads % kWarp, 0) << name;
+          EXPECT_LE(launch.threads, m.gpu.block_threads) << name;
         }
       }
     }
@@ -62,11 +59,11 @@ TEST(TopkWalkTest, ABlockARowOfAnyShape) {
 }
 
 TEST(TopkWalkTest, OnlyTheFirstStepHasAWorkspaceAndOnlyTheLastReadsOnce) {
-  EXPECT_EQ(plan_of("unfused", kProblem).scratch_bytes, std::size_t{64} * 32000 * 4);
+  EXPECT_EQ(launch_of("unfused", kProblem).scratch_bytes, std::size_t{64} * 32000 * 4);
   for (const char* name : kWalk) {
-    const Plan plan = plan_of(name, kProblem);
-    EXPECT_EQ(plan.scratch_bytes > 0, plan.variant == "unfused");
-    EXPECT_EQ(plan.resident, plan.variant == "online_single_pass");
+    const ops::topk::WalkLaunch launch = launch_of(name, kProblem);
+    EXPECT_EQ(launch.scratch_bytes > 0, std::string_view(name) == "unfused");
+    EXPECT_EQ(launch.resident, std::string_view(name) == "online_single_pass");
   }
   const Problem largest{.op = Op::topk, .rows = gpu_rows::kMostBlockRows, .cols = (1LL << 31) - 1};
   EXPECT_EQ(geometry::probability_bytes(largest) / sizeof(float) / ((1ULL << 31) - 1),

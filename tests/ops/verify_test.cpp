@@ -264,10 +264,11 @@ TEST(WorkloadCoverageSlow, RowsAreReallyCut) {
       std::set<int> pieces;
       for (const Case& line : *lines) {
         if (line.op != op || line.variant != "cpu_split") continue;
-        Plan plan;
-        const Status status = plan_variant("cpu_split", problem_of(line), this_host(line.threads), plan);
+        Decision decision;
+        const Status status =
+            plan_variant("cpu_split", problem_of(line), this_host(line.threads), decision);
         ASSERT_TRUE(status.ok()) << to_string(line) << "\n    " << status.message();
-        pieces.insert(plan.split);
+        pieces.insert(std::get<CpuLaunch>(decision.launch).split);
       }
       EXPECT_TRUE(pieces.contains(3)) << name(op);
       EXPECT_FALSE(pieces.contains(1)) << name(op) << ": a line asks for pieces and gets none";

@@ -278,14 +278,15 @@ TEST(WeightedLossTest, AGpuHasOneKernelForAll) {
     for (const DType in : kFloating) {
       for (const Op op : {Op::cross_entropy, Op::cross_entropy_backward}) {
         const Problem p{.op = op, .rows = 512, .cols = cols, .in = in, .out = in, .weighted = true};
-        const Plan plan = choose(p, h200);
-        EXPECT_EQ(plan.variant, "gpu_weighted");
+        const Decision decision = choose(p, h200);
+        EXPECT_EQ(decision.variant(), "gpu_weighted");
+        const auto& plan = std::get<gpu_rows::WeightedLaunch>(decision.launch);
         EXPECT_LE(plan.shared_bytes + 8192, static_cast<std::size_t>(h200.gpu.block_shared));
         EXPECT_EQ(plan.threads % plan.row_threads, 0);
         EXPECT_GE(plan.blocks * (plan.threads / plan.row_threads), p.rows);
         EXPECT_TRUE(plan.resident || cols > 20000);
         for (const std::string_view other : {"gpu_group", "gpu_block", "gpu_cluster", "gpu_grid"}) {
-          Plan refused;
+          Decision refused;
           const Status status = plan_variant(other, p, h200, refused);
           EXPECT_NE(status.message().find("weights nor probabilities"), std::string::npos) << other;
         }

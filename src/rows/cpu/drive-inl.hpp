@@ -21,6 +21,7 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/team.hpp"
+#include "rows/cpu/plan.hpp"
 #include "rows/cpu/layout.hpp"
 #include "rows/cpu/tile-inl.hpp"
 
@@ -30,7 +31,7 @@ namespace onepass::HWY_NAMESPACE {
 // What a worker holds on to between fold and finish.
 template <class T>
 struct Keep {
-  T* weights = nullptr;   // null where the plan reads the row again instead
+  T* weights = nullptr;   // null where the launch reads the row again instead
   T* tile_max = nullptr;  // what each tile's weights are relative to
   Buffers<T>& buffers;
 };
@@ -43,21 +44,21 @@ ONEPASS_FORCED void HideBeside(const Body& body, const Row& row, const Partial& 
 }
 
 template <class Body>
-void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void DriveRows(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   using T = typename Body::T;
   Buffers<T> buffers;
   Keep<T> keep{.buffers = buffers};
-  if (plan.resident) {
-    keep.weights = reinterpret_cast<T*>(memory + team.rank() * plan.scratch_bytes);
+  if (launch.resident) {
+    keep.weights = reinterpret_cast<T*>(memory + team.rank() * launch.scratch_bytes);
     keep.tile_max = keep.weights + kept_weights(args.space.cols, 1);
   }
-  const Body body{args, plan};
+  const Body body{args, launch};
   const int64_t rows = args.end_row - args.first_row;
   // Small enough to level the load, large enough that neighbours in memory stay with one thread.
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const typename Body::Row row(args, plan, args.first_row + r);
+      const typename Body::Row row(args, launch, args.first_row + r);
       const Columns live = row.live();
       const auto total = body.fold(row, live, keep);
       body.conclude(row, total, keep);
@@ -68,27 +69,27 @@ void DriveRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* mem
 }
 
 template <class Body>
-void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void DriveSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   using T = typename Body::T;
   using Partial = typename Body::Partial;
   Buffers<T> buffers;
-  const Body body{args, plan};
-  TeamMerge<Partial> team_merge(team, reinterpret_cast<Partial*>(memory), plan.split);
-  std::byte* kept = memory + kSlotBytes * 2 * static_cast<std::size_t>(plan.split);
+  const Body body{args, launch};
+  TeamMerge<Partial> team_merge(team, reinterpret_cast<Partial*>(memory), launch.split);
+  std::byte* kept = memory + kSlotBytes * 2 * static_cast<std::size_t>(launch.split);
   const auto keep_of = [&](int i) {
     Keep<T> keep{.buffers = buffers};
-    if (plan.resident) {
-      keep.weights = reinterpret_cast<T*>(kept + static_cast<std::size_t>(i) * plan.scratch_bytes);
-      keep.tile_max = keep.weights + kept_weights(args.space.cols, plan.split);
+    if (launch.resident) {
+      keep.weights = reinterpret_cast<T*>(kept + static_cast<std::size_t>(i) * launch.scratch_bytes);
+      keep.tile_max = keep.weights + kept_weights(args.space.cols, launch.split);
     }
     return keep;
   };
   for (int64_t r = args.first_row; r < args.end_row; ++r) {
-    const typename Body::Row row(args, plan, r);
+    const typename Body::Row row(args, launch, r);
     const Columns live = row.live();
-    for (int i = team.rank(); i < plan.split; i += team.size()) {
+    for (int i = team.rank(); i < launch.split; i += team.size()) {
       Keep<T> keep = keep_of(i);
-      team_merge.put(i, body.fold(row, piece(live, plan.split, i), keep));
+      team_merge.put(i, body.fold(row, piece(live, launch.split, i), keep));
     }
     const Partial total = team_merge.all();
     if (team.rank() == 0) {
@@ -97,9 +98,9 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
     }
     if (args.in_place && (args.lse || args.loss))
       team.barrier();  // conclude may look at x once more
-    for (int i = team.rank(); i < plan.split; i += team.size()) {
+    for (int i = team.rank(); i < launch.split; i += team.size()) {
       Keep<T> keep = keep_of(i);
-      body.finish(row, total, piece(live, plan.split, i), keep);
+      body.finish(row, total, piece(live, launch.split, i), keep);
     }
     if (team.rank() == 0) {
       HideBeside(body, row, total, live, args.space.cols);
@@ -108,14 +109,14 @@ void DriveSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* me
 }
 
 template <class Body>
-void Drive(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void Drive(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   static_assert(sizeof(typename Body::Partial) <= kSlotBytes, "a partial must fit its slot");
-  if (plan.split == 1) {
-    DriveRows<Body>(args, plan, team, memory);
+  if (launch.split == 1) {
+    DriveRows<Body>(args, launch, team, memory);
   } else {
-    DriveSplit<Body>(args, plan, team, memory);
+    DriveSplit<Body>(args, launch, team, memory);
   }
-  if (plan.streaming) hwy::FlushStream();
+  if (launch.streaming) hwy::FlushStream();
 }
 
 }  // namespace onepass::HWY_NAMESPACE

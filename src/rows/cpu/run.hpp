@@ -4,15 +4,15 @@
 #include <cstddef>
 
 #include "merge/team.hpp"
-#include "onepass/plan.hpp"
+#include "rows/cpu/plan.hpp"
 #include "onepass/status.hpp"
 #include "rows/args.hpp"
 
 namespace onepass {
 
 // A thread's part of an op, compiled once an instruction set.
-using Worker = void (*)(const RowArgs&, const Plan&, Team&, std::byte* memory);
+using Worker = void (*)(const RowArgs&, const CpuLaunch&, Team&, std::byte* memory);
 
-Status run_workers(const RowArgs& args, const Plan& plan, Worker worker);
+Status run_workers(const RowArgs& args, const CpuLaunch& launch, Worker worker);
 
 }  // namespace onepass

@@ -90,19 +90,18 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
 
 // All blocks on the GPU at once, so that they can wait for each other.
 template <class Rows>
-Status run_grid(const RowArgs& args, const Plan& plan) {
-  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
-    const auto run = [&](auto* kernel, int held) {
-      Launch how = launch_of(args, plan);
+Status run_grid(const RowArgs& args, const gpu_rows::GridLaunch& grid) {
+  return with_row<Rows>(args, grid.general, [&]<class Row>(Type<Row>) {
+    const auto run = [&](auto* kernel) {
+      LaunchConfig how = config_of(args, grid);
       how.together = true;
-      return launch(how, plan.variant, kernel, args_for<typename Row::Args>(args),
-                    static_cast<void*>(args.workspace), plan.split, plan.chunk, held);
+      return launch(how, "gpu_grid", kernel, args_for<typename Row::Args>(args),
+                    static_cast<void*>(args.workspace), grid.split, grid.chunk, grid.slots);
     };
     if constexpr (kTakesAny<Row>) {
-      return run(grid_rows<Row>, static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+      return run(grid_rows<Row>);
     } else {
-      return plan.looped ? run(grid_stream<Row, true>, depth_of<Row>(plan))
-                         : run(grid_stream<Row, false>, depth_of<Row>(plan));
+      return grid.looped ? run(grid_stream<Row, true>) : run(grid_stream<Row, false>);
     }
   });
 }

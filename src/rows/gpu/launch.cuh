@@ -6,7 +6,7 @@
 
 #include <bit>
 
-#include "onepass/plan.hpp"
+#include "rows/gpu/plan.hpp"
 #include "rows/gpu/drive.cuh"
 #include "rows/gpu/flat.hpp"
 #include "runtime/launch.cuh"
@@ -25,14 +25,14 @@ Args args_for(const RowArgs& args) {
 // Calls body(Type<Row>): the usual pairs of dtypes without options are compiled as such, everything
 // else takes any.
 template <class Rows, class Body>
-Status with_row(const RowArgs& args, const Plan& plan, Body body) {
+Status with_row(const RowArgs& args, bool general, Body body) {
   const auto as = [&]<class In, class Out>(Type<In>, Type<Out>) {
     return body(Type<typename Rows::template Row<In, Out>>{});
   };
   const DType in = args.y ? args.y.dtype : args.logits.x.dtype;
   const DType out = traffic(args.op).writes > 0 ? args.out.dtype : in;
-  const bool same = !plan.general && out == in;
-  const bool wider = !plan.general && out == DType::f32;
+  const bool same = !general && out == in;
+  const bool wider = !general && out == DType::f32;
   switch (in) {
     case DType::f16:
       if (same) return as(Type<F16>{}, Type<F16>{});
@@ -53,56 +53,54 @@ Status with_row(const RowArgs& args, const Plan& plan, Body body) {
   }
 }
 
-inline Launch launch_of(const RowArgs& args, const Plan& plan) {
-  return {.queue = args.queue,
-          .blocks = plan.blocks,
-          .threads = plan.threads,
-          .shared_bytes = plan.shared_bytes};
+// Where a planned launch goes, and how large it is.
+template <class Planned>
+LaunchConfig config_of(const RowArgs& args, const Planned& planned) {
+  LaunchConfig how{.queue = args.queue, .blocks = planned.blocks, .threads = planned.threads};
+  if constexpr (requires { planned.shared_bytes; }) how.shared_bytes = planned.shared_bytes;
+  if constexpr (requires { planned.cluster; }) how.cluster = planned.cluster;
+  return how;
 }
 
-// plan.row_threads lanes a row, plan.packs packs a lane, kGroupPacks in all with its other rows.
+// Launches kernel(args, more...), with what the kernel takes of the call's arguments.
+template <class Planned, class Args, class... More>
+Status launch_rows(void (*kernel)(Args, More...), std::string_view variant, const RowArgs& args,
+                   const Planned& planned, std::type_identity_t<More>... more) {
+  return launch(config_of(args, planned), variant, kernel,
+                args_for<std::remove_const_t<Args>>(args), more...);
+}
+
 template <class Rows>
-Status run_group(const RowArgs& args, const Plan& plan) {
-  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
+Status run_group(const RowArgs& args, const gpu_rows::GroupLaunch& group) {
+  return with_row<Rows>(args, group.general, [&]<class Row>(Type<Row>) {
     const auto run = [&](auto* kernel) {
-      return launch(launch_of(args, plan), plan.variant, kernel, args_for<typename Row::Args>(args),
-                    std::countr_zero(static_cast<unsigned>(plan.row_threads)));
+      return launch_rows(kernel, "gpu_group", args, group,
+                         std::countr_zero(static_cast<unsigned>(group.row_threads)));
     };
     if constexpr (!kTakesAny<Row>) {
-      if (plan.packs == 2) return run(group_rows<Row, 2, 2>);
+      if (group.packs == 2) return run(group_rows<Row, 2, 2>);
     }
     return run(group_rows<Row, 4, 1>);
   });
 }
 
-// Blocks in clusters of plan.split.
-template <class Args, class... More>
-Status launch_row_clusters(void (*kernel)(Args, More...), const RowArgs& args, const Plan& plan,
-                           More... more) {
-  Launch how = launch_of(args, plan);
-  how.cluster = plan.split;
-  return launch(how, plan.variant, kernel, args_for<std::remove_const_t<Args>>(args), more...);
-}
-
-// A cluster a row, plan.packs packs a thread, the rest in shared memory.
 template <class Rows>
-Status run_block(const RowArgs& args, const Plan& plan) {
-  return with_row<Rows>(args, plan, [&]<class Row>(Type<Row>) {
+Status run_block(const RowArgs& args, const gpu_rows::BlockLaunch& block) {
+  return with_row<Rows>(args, block.general, [&]<class Row>(Type<Row>) {
     const auto run = [&](auto* kernel) {
-      return launch_row_clusters(kernel, args, plan, plan.chunk,
-                                 static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+      return launch_rows(kernel, name_of(block), args, block, block.chunk, block.staged);
     };
     if constexpr (kTakesAny<Row>) {
       return run(block_rows<Row, gpu_rows::kAnyPacks, true>);
     } else {
       if constexpr (Row::kFolds) {
-        if (plan.looped && traffic(args.op).writes == 0) {
-          return launch_row_clusters(fold_rows<Row>, args, plan, plan.chunk);
+        if (block.looped && traffic(args.op).writes == 0) {
+          return launch_rows(fold_rows<Row>, name_of(block), args, block, block.chunk);
         }
       }
-      if (plan.looped) return run(block_rows<Row, gpu_rows::kLoopPacks, true>);
-      if (plan.packs == 2) return run(block_rows<Row, 2, false>);
-      if (plan.packs == 4) return run(block_rows<Row, 4, false>);
+      if (block.looped) return run(block_rows<Row, gpu_rows::kLoopPacks, true>);
+      if (block.packs == 2) return run(block_rows<Row, 2, false>);
+      if (block.packs == 4) return run(block_rows<Row, 4, false>);
       return run(block_rows<Row, 8, false>);
     }
   });

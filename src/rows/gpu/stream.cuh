@@ -161,10 +161,4 @@ __device__ inline void stream_rows(const typename Row::Args& args, const Team& t
   }
 }
 
-// Slots a thread.
-template <class Row>
-int depth_of(const Plan& plan) {
-  return static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)) / gpu_rows::kBlockThreads;
-}
-
 }  // namespace onepass

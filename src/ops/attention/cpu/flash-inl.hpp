@@ -234,7 +234,7 @@ class Flash {
       MakeLogits<false>(d, options, panel_rows(), block_.keys, scores_, m);
     }
     if (!block_.finite) std::copy_n(scores_, block_.keys * panel_rows(), z_);
-    FoldPanel(d, panel_rows(), block_.keys, m, scores_, m_ + row, d_ + row, by_);
+    FoldPanel(d, panel_rows(), block_.keys, static_cast<size_t>(block_.first % kRunKeys), m, scores_, m_ + row, d_ + row, by_);
   }
 
   // A value that is NaN or inf must not reach a row that does not see it, and 0 times it would be NaN.

@@ -50,8 +50,9 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
             const State<float>* states, const float* sums, int64_t parts, size_t apart) {
   const int64_t head = work.tiles.head(tile, row);
   const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
-  State<float> total = states[0];
-  for (int64_t i = 1; i < parts; ++i) total = merge(total, states[i]);
+  LongState all(states[0]);
+  for (int64_t i = 1; i < parts; ++i) all = merge(all, LongState(states[i]));
+  const auto total = narrow<float>(all);
   with_type_for<float>(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
     Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
     WriteMean(total, states, sums, parts, apart, o, static_cast<size_t>(a.dim));

@@ -85,10 +85,14 @@ ONEPASS_FORCED void MakeLogits(D d, const PanelOptions& options, size_t panel, s
   }
 }
 
+// Keys whose weights are summed before they are added to what came before.
+inline constexpr size_t kRunKeys = 8;
+
 // z become weights against the largest so far. The states of the rows take them in; `by` is what the rows' sums
-// shrink by. Weights are summed in runs: one after the other, what is below half an ulp of the sum so far would be lost.
+// shrink by. Weights are summed in runs, since one by one those below half an ulp of the sum so far would be lost. `skew` is how
+// many keys of the first run come before the block: a row's runs do not depend on where its block begins.
 template <size_t Vectors, class D, class V = hn::Vec<D>>
-ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, const V (&block_m)[Vectors],
+ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, size_t skew, const V (&block_m)[Vectors],
                               float* HWY_RESTRICT z, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
                               float* HWY_RESTRICT by) {
   const size_t lanes = hn::Lanes(d);
@@ -103,11 +107,11 @@ ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, const V (&block_m)
     shift[v] = FiniteShift(d, larger);
     added[v] = hn::Zero(d);
   }
-  constexpr size_t kRun = 8;
-  for (size_t first = 0; first < keys; first += kRun) {
+  for (size_t t = 0; t < keys;) {
+    const size_t end = std::min(keys, t + kRunKeys - (skew + t) % kRunKeys);
     V run[Vectors];
     for (V& each : run) each = hn::Zero(d);
-    for (size_t t = first; t < std::min(first + kRun, keys); ++t) {
+    for (; t < end; ++t) {
       V weight[Vectors];
       for (size_t v = 0; v < Vectors; ++v) {
         weight[v] = hn::Sub(hn::LoadU(d, z + t * panel + v * lanes), shift[v]);

@@ -13,7 +13,7 @@
 #include "ops/attention/args.hpp"
 #include "ops/attention/logit.hpp"
 #include "ops/attention/gpu/online.cuh"
-#include "ops/attention/gpu/split_kv.hpp"
+#include "ops/attention/gpu/plan.hpp"
 
 namespace onepass::ops::attention {
 
@@ -430,29 +430,6 @@ __device__ inline void write_lse(const PackedRows& rows, int row, const State<fl
   } else {
     write_one(lse.data, lse.dtype, at, logsumexp(state));
   }
-}
-
-// What a part found of a row.
-template <int Size>
-__device__ inline void store_part(const Parts& parts, int part, const PackedRows& rows, int row,
-                                  const float (&o)[Size], int r, const State<float>& seen,
-                                  int column) {
-  if (row >= rows.count()) return;
-  const auto lane = static_cast<int>(threadIdx.x % 4);
-  const bool offsets = static_cast<bool>(rows.a.q_offsets);
-  const std::int64_t place = parts.place(
-      part,
-      row_number(rows.a, offsets ? 0 : rows.b, rows.head(row), rows.s.q_first + rows.query(row)));
-  const float by = factor(seen, seen.m);
-  float* to = parts.means + place * parts.dim + column + 2 * lane;
-#pragma unroll
-  for (int i = 0; i < Size / 4; ++i) {
-    if (column + 8 * i < parts.dim) {
-      *reinterpret_cast<float2*>(to + 8 * i) =
-          make_float2(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
-    }
-  }
-  if (column == 0 && lane == 0) parts.lse[place] = logsumexp(seen);
 }
 
 }  // namespace onepass::ops::attention

@@ -11,6 +11,8 @@
 
 namespace onepass::attention_launch {
 
+inline constexpr std::int64_t kFewRows = 16;  // of a kv head, that one warp has
+
 // What a launch cannot have.
 template <class Launch>
 std::string refuse_size(const AttentionFacts& a, const Launch& launch, const Machine& m) {

@@ -18,7 +18,7 @@
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/loss/classes.hpp"
-#include "ops/loss/variants.hpp"
+#include "ops/loss/cpu/variants.hpp"
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/lse-inl.hpp"
 #include "rows/cpu/run.hpp"
@@ -39,9 +39,9 @@ struct LossBody {
   using Partial = Classes<double, LongState>;
 
   struct Row {
-    Row(const RowArgs& args, const Plan& plan, int64_t row)
+    Row(const RowArgs& args, const CpuLaunch& launch, int64_t row)
         : z(args.space, args.logits, row),
-          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, plan.streaming),
+          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, launch.streaming),
           index(row),
           target(read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0)),
           ignored(target == args.ignore_index) {}
@@ -55,7 +55,7 @@ struct LossBody {
   };
 
   const RowArgs& args;
-  const Plan& plan;
+  const CpuLaunch& launch;
 
   Partial fold_classes(const Row& row, Columns columns, Keep<T>& keep, bool with_state) const {
     const hn::ScalableTag<T> d;
@@ -200,14 +200,14 @@ struct BackwardBody : LossBody<Element> {
 };
 
 template <class T>
-void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  args.op == Op::cross_entropy ? Drive<ForwardBody<T>>(args, plan, team, memory)
-                               : Drive<BackwardBody<T>>(args, plan, team, memory);
+void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  args.op == Op::cross_entropy ? Drive<ForwardBody<T>>(args, launch, team, memory)
+                               : Drive<BackwardBody<T>>(args, launch, team, memory);
 }
 
-void LossWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
-                                                  : WorkAs<float>(args, plan, team, memory);
+void LossWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, launch, team, memory)
+                                                  : WorkAs<float>(args, launch, team, memory);
 }
 
 }  // namespace
@@ -219,9 +219,9 @@ namespace onepass::ops::loss {
 
 HWY_EXPORT(LossWorker);
 
-Status cpu_cross_entropy(const RowArgs& args, const Plan& plan) {
-  if (args.weight || args.has_probabilities) return cpu_weighted(args, plan);
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(LossWorker));
+Status cpu_cross_entropy(const RowArgs& args, const CpuLaunch& launch) {
+  if (args.weight || args.has_probabilities) return cpu_weighted(args, launch);
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(LossWorker));
 }
 
 }  // namespace onepass::ops::loss

@@ -18,7 +18,7 @@
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/loss/shares.hpp"
-#include "ops/loss/variants.hpp"
+#include "ops/loss/cpu/variants.hpp"
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/lse-inl.hpp"
 #include "rows/cpu/run.hpp"
@@ -65,11 +65,11 @@ struct WeightedBody {
   using Partial = Shares<LongState>;
 
   struct Row {
-    Row(const RowArgs& args, const Plan& plan, int64_t row)
+    Row(const RowArgs& args, const CpuLaunch& launch, int64_t row)
         : z(args.space, args.logits, row),
           weights(args.space, args.weight, row),
           probabilities(args.space, args.has_probabilities ? args.target : Operand{}, row),
-          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, plan.streaming),
+          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, launch.streaming),
           index(row),
           cols(args.space.cols),
           has_target(!args.has_probabilities),
@@ -93,7 +93,7 @@ struct WeightedBody {
   };
 
   const RowArgs& args;
-  const Plan& plan;
+  const CpuLaunch& launch;
 
   bool smooths() const { return args.label_smoothing > 0; }
 
@@ -295,14 +295,14 @@ struct WeightedBackward : WeightedBody<Element> {
 };
 
 template <class T>
-void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  args.op == Op::cross_entropy ? Drive<WeightedForward<T>>(args, plan, team, memory)
-                               : Drive<WeightedBackward<T>>(args, plan, team, memory);
+void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  args.op == Op::cross_entropy ? Drive<WeightedForward<T>>(args, launch, team, memory)
+                               : Drive<WeightedBackward<T>>(args, launch, team, memory);
 }
 
-void WeightedWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
-                                                  : WorkAs<float>(args, plan, team, memory);
+void WeightedWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, launch, team, memory)
+                                                  : WorkAs<float>(args, launch, team, memory);
 }
 
 }  // namespace
@@ -314,8 +314,8 @@ namespace onepass::ops::loss {
 
 HWY_EXPORT(WeightedWorker);
 
-Status cpu_weighted(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(WeightedWorker));
+Status cpu_weighted(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(WeightedWorker));
 }
 
 }  // namespace onepass::ops::loss

@@ -17,23 +17,36 @@ constexpr std::int64_t weighted_bytes(const Problem& p) {
   return 2 * static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
 }
 
-// A few lanes of a warp a row, or a block. What is not written is not kept; what a block has no shared memory for is read
-// twice.
-inline Plan weighted(const Problem& p, const Machine& m) {
+struct WeightedLaunch {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  int row_threads = 1;    // of a block that share a row
+  int staged = 0;         // packs that a block keeps in shared memory
+  std::size_t shared_bytes = 0;
+  bool resident = false;  // a row is read once
+
+  Plan plan() const;
+  bool operator==(const WeightedLaunch&) const = default;
+};
+
+// A few lanes of a warp per row, or a block. What is not written is not kept; what a block has no shared memory for is
+// read twice.
+inline WeightedLaunch weighted(const Problem& p, const Machine& m) {
   const std::int64_t n = weighted_packs(p);
   const std::int64_t lanes = ceil_div(n, kWeightedPacks);
   const bool short_rows = lanes <= kWarp;
-  Plan plan{.variant = "gpu_weighted", .resident = true, .packs = kWeightedPacks, .general = true};
-  plan.threads = short_rows ? kGroupThreads : whole_warps(lanes, kBlockThreads);
-  plan.row_threads = short_rows ? power_of_two_from(lanes) : plan.threads;
-  plan.blocks = blocks_for(ceil_div(p.rows, plan.threads / plan.row_threads));
-  if (!writes_rows(p)) return plan;
+  WeightedLaunch launch{.resident = true};
+  launch.threads = short_rows ? kGroupThreads : whole_warps(lanes, kBlockThreads);
+  launch.row_threads = short_rows ? power_of_two_from(lanes) : launch.threads;
+  launch.blocks = blocks_for(ceil_div(p.rows, launch.threads / launch.row_threads));
+  if (!writes_rows(p)) return launch;
   const std::int64_t room =
       std::max<std::int64_t>(0, m.gpu.block_shared - (9 << 10)) / weighted_bytes(p);
-  const std::int64_t kept = short_rows ? std::int64_t{plan.threads} * kWeightedPacks : n;
-  plan.shared_bytes = static_cast<std::size_t>(std::min(kept, room) * weighted_bytes(p));
-  plan.resident = kept <= room;
-  return plan;
+  const std::int64_t kept = short_rows ? std::int64_t{launch.threads} * kWeightedPacks : n;
+  launch.staged = static_cast<int>(std::min(kept, room));
+  launch.shared_bytes = static_cast<std::size_t>(launch.staged * weighted_bytes(p));
+  launch.resident = kept <= room;
+  return launch;
 }
 
 }  // namespace onepass::gpu_rows

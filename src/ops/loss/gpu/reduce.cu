@@ -51,18 +51,18 @@ __global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_consta
   if (threadIdx.x == 0) *args.mean_scale = count == 0 ? 0 : 1 / count;
 }
 
-Status run_one_block(void (*kernel)(RowArgs), const RowArgs& args, const Plan& plan) {
-  return launch({.queue = args.queue, .threads = kReduceThreads}, plan.variant, kernel, args);
+Status run_one_block(void (*kernel)(RowArgs), const RowArgs& args) {
+  return launch({.queue = args.queue, .threads = kReduceThreads}, "reduce", kernel, args);
 }
 
 }  // namespace
 
-Status reduce_losses(const RowArgs& args, const Plan& plan) {
-  return run_one_block(sum_losses, args, plan);
+Status reduce_losses(const RowArgs& args) {
+  return run_one_block(sum_losses, args);
 }
 
-Status find_mean_scale(const RowArgs& args, const Plan& plan) {
-  return run_one_block(count_rows, args, plan);
+Status find_mean_scale(const RowArgs& args) {
+  return run_one_block(count_rows, args);
 }
 
 }  // namespace onepass::ops::loss

@@ -1,8 +1,8 @@
-// loss/13_weighted: cross-entropy whose classes have weights, or probabilities as targets, forward and backward.
+// loss/gpu_weighted: cross-entropy whose classes have weights, or probabilities as targets, forward and backward.
 //
 // Idea    one kernel for rows of any length: a power of two of a warp's lanes a row, or a block, which keeps it in
 //         shared memory until it is known.
-// Versus  10_group, 11_block, 12_grid: one instance a dtype in place of many. These options are rare.
+// Versus  gpu_group, gpu_block, gpu_grid: one instance a dtype in place of many. These options are rare.
 // Bytes   x and the probabilities once, backward dx once. What a block cannot hold is read twice, last first, so that
 //         L2 has most of it.
 // Limits  none; every dtype and option. A row has one block at most.
@@ -12,9 +12,9 @@
 #include "ops/loss/gpu/plan.hpp"
 #include "merge/block.cuh"
 #include "ops/loss/gpu/reduce.hpp"
-#include "ops/loss/variants.hpp"
+#include "ops/loss/gpu/variants.hpp"
 #include "ops/loss/gpu/weighted.cuh"
-#include "runtime/launch.cuh"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::loss {
 namespace {
@@ -82,29 +82,25 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
 }
 
 template <class In>
-Status run_rows(const RowArgs& args, const Plan& plan) {
+Status run_rows(const RowArgs& args, const gpu_rows::WeightedLaunch& weighted) {
   using Row = WeightedRow<In>;
-  const Launch how{.queue = args.queue,
-                   .blocks = plan.blocks,
-                   .threads = plan.threads,
-                   .shared_bytes = plan.shared_bytes};
-  return launch(how, plan.variant, weighted_rows<Row>, args, plan.row_threads,
-                static_cast<int>(plan.shared_bytes / sizeof(typename Row::Held)));
+  return launch_rows(weighted_rows<Row>, "gpu_weighted", args, weighted, weighted.row_threads,
+                     weighted.staged);
 }
 
-Status run_any(const RowArgs& args, const Plan& plan) {
+Status run_any(const RowArgs& args, const gpu_rows::WeightedLaunch& weighted) {
   switch (args.logits.x.dtype) {
-    case DType::f16: return run_rows<F16>(args, plan);
-    case DType::bf16: return run_rows<BF16>(args, plan);
-    case DType::f64: return run_rows<double>(args, plan);
-    default: return run_rows<float>(args, plan);
+    case DType::f16: return run_rows<F16>(args, weighted);
+    case DType::bf16: return run_rows<BF16>(args, weighted);
+    case DType::f64: return run_rows<double>(args, weighted);
+    default: return run_rows<float>(args, weighted);
   }
 }
 
 }  // namespace
 
-Status gpu_weighted(const RowArgs& args, const Plan& plan) {
-  return with_reduction(args, plan, run_any);
+Status gpu_weighted(const RowArgs& args, const gpu_rows::WeightedLaunch& weighted) {
+  return with_reduction(args, [&] { return run_any(args, weighted); });
 }
 
 }  // namespace onepass::ops::loss

@@ -20,7 +20,7 @@
 #include "rows/cpu/tile-inl.hpp"
 #include "ops/select/cpu/offer-inl.hpp"
 #include "ops/select/args.hpp"
-#include "ops/select/variants.hpp"
+#include "ops/select/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -146,7 +146,7 @@ void GateRows(const RowArgs& args, Team& team) {
   }
 }
 
-void GateWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
+void GateWorker(const RowArgs& args, const CpuLaunch&, Team& team, std::byte*) {
   compute_type(args.logits.x.dtype) == DType::f64 ? GateRows<double>(args, team)
                                                   : GateRows<float>(args, team);
 }
@@ -160,8 +160,8 @@ namespace onepass::ops::topk {
 
 HWY_EXPORT(GateWorker);
 
-Status cpu_gate(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(GateWorker));
+Status cpu_gate(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(GateWorker));
 }
 
 }  // namespace onepass::ops::topk

@@ -30,7 +30,7 @@
 #include "ops/select/cpu/offer-inl.hpp"
 #include "ops/select/cpu/pieces.hpp"
 #include "ops/select/args.hpp"
-#include "ops/select/variants.hpp"
+#include "ops/select/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -325,15 +325,15 @@ void ChooseRows(const RowArgs& args, Team& team) {
 }
 
 template <class T>
-void ChooseSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  PieceTable<T> table(memory, plan.split, plan.scratch_bytes);
+void ChooseSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  PieceTable<T> table(memory, launch.split, launch.scratch_bytes);
   Buffers<T> buffers;
   Piece<T> piece(0);
   for (int64_t r = args.first_row; r < args.end_row; ++r) {
     Chooser<T> row(args, r, buffers);
-    for (int i = team.rank(); i < plan.split; i += team.size()) {
+    for (int i = team.rank(); i < launch.split; i += team.size()) {
       piece.restart(row.k());
-      row.fold(chunk_piece(row.live(), plan.split, i), piece);
+      row.fold(chunk_piece(row.live(), launch.split, i), piece);
       table.put(i, piece);
     }
     team.barrier();
@@ -347,13 +347,13 @@ void ChooseSplit(const RowArgs& args, const Plan& plan, Team& team, std::byte* m
 }
 
 template <class T>
-void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  plan.split == 1 ? ChooseRows<T>(args, team) : ChooseSplit<T>(args, plan, team, memory);
+void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  launch.split == 1 ? ChooseRows<T>(args, team) : ChooseSplit<T>(args, launch, team, memory);
 }
 
-void ChooseWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
-                                                  : WorkAs<float>(args, plan, team, memory);
+void ChooseWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, launch, team, memory)
+                                                  : WorkAs<float>(args, launch, team, memory);
 }
 
 }  // namespace
@@ -365,8 +365,8 @@ namespace onepass::ops::topk {
 
 HWY_EXPORT(ChooseWorker);
 
-Status cpu_choose(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(ChooseWorker));
+Status cpu_choose(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(ChooseWorker));
 }
 
 }  // namespace onepass::ops::topk

@@ -14,7 +14,7 @@
 #include "core/state.hpp"
 #include "ops/select/cpu/best.hpp"
 #include "ops/select/args.hpp"
-#include "ops/select/variants.hpp"
+#include "ops/select/cpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -96,15 +96,15 @@ void unfused_rows(const RowArgs& args, Team& team) {
   for (std::int64_t r = team.take(1); r < args.space.rows; r = team.take(1)) unfused.run(r);
 }
 
-void unfused_worker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
+void unfused_worker(const RowArgs& args, const CpuLaunch&, Team& team, std::byte*) {
   compute_type(args.logits.x.dtype) == DType::f64 ? unfused_rows<double>(args, team)
                                                   : unfused_rows<float>(args, team);
 }
 
 }  // namespace
 
-Status cpu_unfused(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, unfused_worker);
+Status cpu_unfused(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, unfused_worker);
 }
 
 }  // namespace onepass::ops::topk

@@ -1,4 +1,4 @@
-// topk/10_choose: the K largest of a row and its State in one read.
+// topk/gpu_block: the K largest of a row and its State in one read.
 //
 // Idea    the fold of softmax, and a limit that keeps most tiles out of the candidates with one compare. What a
 //         block selects goes to the first of its cluster, or by a ticket to the last of its row.
@@ -9,7 +9,7 @@
 
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/launch.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -39,12 +39,14 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
 
 }  // namespace
 
-Status gpu_choose(const RowArgs& args, const Plan& plan) {
-  return with_choose_row(args, plan, [&]<class Row>(Type<Row>) {
-    using Place = typename Row::Place;
-    return launch_choose(choose_rows<Row>, args, plan,
-                         common_of<Place>(args, plan, temperature_of(args)),
-                         outputs_of<Place>(args));
+Status gpu_choose(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+  return with_stored(args, [&]<class In>(Type<In>) {
+    return with_choose_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
+      using Place = typename Row::Place;
+      return launch_select(choose_rows<Row>, "topk", args, select,
+                           common_of<Place>(args, temperature_of(args), select),
+                           outputs_of<Place>(args));
+    });
   });
 }
 

@@ -1,8 +1,8 @@
-// topk/20_gate: the experts of a token, by eight lanes or a warp.
+// gate/gpu_warp: the experts of a token, by eight lanes or a warp.
 //
 // Idea    a row in the registers of a few lanes, as 32 or 64 lists. The largest of each make a limit that at least K
 //         experts reach, and seldom many more; an expert's place is how many of these are before it.
-// Versus  10_choose: no block, no barrier; four rows of a warp in the same instructions.
+// Versus  gpu_block: no block, no barrier; four rows of a warp in the same instructions.
 // Bytes   scores once, past L1; whoever needs an element by its number finds it in shared memory.
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
@@ -12,7 +12,7 @@
 #include "ops/select/gpu/held_row.cuh"
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/args.hpp"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -195,22 +195,22 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) vo
 }
 
 template <class Places, class Kernel>
-Status start(const RowArgs& args, const Plan& plan, Kernel kernel) {
-  return launch(launch_of(args, plan), plan.variant, kernel, gate_args<Places>(args));
+Status start(const RowArgs& args, const gpu_choose::LanesLaunch& lanes, Kernel kernel) {
+  return launch(config_of(args, lanes), "gate", kernel, gate_args<Places>(args));
 }
 
 // One kernel for all types: where there is a bias, experts are chosen by floats anyway.
 template <class Places>
-Status run_any(const RowArgs& args, const Plan& plan) {
-  return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    return start<Places>(args, plan, gate_rows<float, Lanes, N, Places, Gate::any, false>);
+Status run_any(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+  return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
+    return start<Places>(args, lanes, gate_rows<float, Lanes, N, Places, Gate::any, false>);
   });
 }
 
 template <class In>
-Status run_usual(const RowArgs& args, const Plan& plan) {
-  return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    const auto run = [&](auto kernel) { return start<DensePlaces>(args, plan, kernel); };
+Status run_usual(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+  return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
+    const auto run = [&](auto kernel) { return start<DensePlaces>(args, lanes, kernel); };
     if (args.select->score == GateScore::sigmoid) {
       return run(gate_rows<In, Lanes, N, DensePlaces, Gate::sigmoid, false>);
     }
@@ -225,10 +225,10 @@ Status run_usual(const RowArgs& args, const Plan& plan) {
 
 }  // namespace
 
-Status gpu_gate(const RowArgs& args, const Plan& plan) {
-  if (!dense(args)) return run_any<AnyPlaces>(args, plan);
-  if (args.select->bias) return run_any<DensePlaces>(args, plan);
-  return with_stored(args, [&]<class In>(Type<In>) { return run_usual<In>(args, plan); });
+Status gpu_gate(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+  if (!dense(args)) return run_any<AnyPlaces>(args, lanes);
+  if (args.select->bias) return run_any<DensePlaces>(args, lanes);
+  return with_stored(args, [&]<class In>(Type<In>) { return run_usual<In>(args, lanes); });
 }
 
 }  // namespace onepass::ops::topk

@@ -1,15 +1,15 @@
-// topk/16_guess: a few long rows, a cluster each.
+// topk/gpu_guess: a few long rows, a cluster each.
 //
 // Idea    every block has its part in registers and sends more than its share of the K to the first one, which can tell
-//         whether that was enough. Where it was not, the cluster goes on as 10_choose does.
-// Versus  10_choose: blocks do not wait for each other's limits, and what they do stands in fewer steps.
+//         whether that was enough. Where it was not, the cluster goes on as gpu_block does.
+// Versus  gpu_block: blocks do not wait for each other's limits, and what they do stands in fewer steps.
 // Bytes   x once, or, where a guess is wrong, twice.
 // Limits  sm_90; K up to 128, rows that fit; f32, f16, bf16; dense rows, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/guess.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -44,10 +44,10 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void guess_rows(
 
 }  // namespace
 
-Status gpu_guess(const RowArgs& args, const Plan& plan) {
-  return with_guess(args, plan, [&]<class Row, int Share>() {
-    return launch_choose(guess_rows<Row, Share>, args, plan,
-                         common_of<FlatPlace>(args, plan, temperature_of(args)),
+Status gpu_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+  return with_guess(args, select, [&]<class Row, int Share>() {
+    return launch_select(guess_rows<Row, Share>, "gpu_guess", args, select,
+                         common_of<FlatPlace>(args, temperature_of(args), select),
                          outputs_of<FlatPlace>(args));
   });
 }

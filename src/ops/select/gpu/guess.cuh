@@ -380,14 +380,14 @@ __device__ inline Chosen choose_guessed(const Guess<Row, Share>& guess, const Ro
 
 // Calls body.operator()<Row, Share>().
 template <class Body>
-Status with_guess(const RowArgs& args, const Plan& plan, Body body) {
+Status with_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select, Body body) {
   return with_stored(args, [&]<class In>(Type<In>) {
     const auto with_row = [&]<class Row>(Type<Row>) {
       constexpr int kAll = gpu_choose::kGuessKeys;
-      return plan.split == 16 ? body.template operator()<Row, kAll / 16>()
-                              : body.template operator()<Row, kAll / 4>();
+      return select.cluster == 16 ? body.template operator()<Row, kAll / 16>()
+                                  : body.template operator()<Row, kAll / 4>();
     };
-    return plan.packs == gpu_choose::kFewPacks
+    return select.packs == gpu_choose::kFewPacks
                ? with_row(Type<ChooseRow<In, In, gpu_choose::kFewPacks>>{})
                : with_row(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
   });

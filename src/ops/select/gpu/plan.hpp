@@ -1,6 +1,8 @@
-// The launches of the kernels that choose from rows on a GPU, as pure functions of problem and machine: gpu_choose_best.hpp
-// says which can run, and which is best.
+// The launches of the kernels that select from rows on a GPU, as pure functions of problem and machine: policy.hpp says which
+// can run, and which is best.
 #pragma once
+
+#include <variant>
 
 #include "rows/gpu/plan.hpp"
 
@@ -62,57 +64,124 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), power_of_two_from(k + k / 2)));
 }
 
+// ---- launches ------------------------------------------------------------------------------------------------
+
+// A block, a cluster, or blocks all over the GPU per row.
+struct SelectLaunch {
+  static constexpr bool resident = true;  // x is read from memory once
+
+  std::int64_t blocks = 0;
+  int threads = 0;
+  int parts = 1;    // blocks per row,
+  int cluster = 1;  // which are a cluster of so many, or, with 1, meet in the workspace
+  int packs = 0;    // per thread and stage
+  int chunk = 0;    // packs of a part
+  int stages = 1;   // of shared memory
+  int segment = 0;  // keys that a part leaves at most, with the one that counts them
+  std::size_t shared_bytes = 0, scratch_bytes = 0;
+  bool general = false;  // options that no kernel is compiled for
+
+  // Keys that a block has room for: as many that were offered, and as many to be ordered.
+  constexpr int keys() const { return kKeysEach * threads; }
+  // Candidates that there is room for.
+  constexpr int most_candidates() const {
+    return parts > 1 ? std::min(keys() / 2, segment - 1) : keys() / 2;
+  }
+
+  Plan plan() const;
+  bool operator==(const SelectLaunch&) const = default;
+};
+
+// A warp per row, or a few, of a block or of a cluster.
+struct StreamLaunch {
+  static constexpr bool resident = true;
+
+  std::int64_t blocks = 0;
+  int threads = 0;
+  int cluster = 1;  // blocks per row
+  std::size_t shared_bytes = 0;
+
+  constexpr int warps() const { return threads / kWarp; }
+
+  Plan plan() const;
+  bool operator==(const StreamLaunch&) const = default;
+};
+
+// A few lanes per row.
+struct LanesLaunch {
+  static constexpr bool resident = true;
+
+  std::int64_t blocks = 0;
+  int threads = 0;
+  int row_threads = 1;
+
+  Plan plan() const;
+  bool operator==(const LanesLaunch&) const = default;
+};
+
+// A block per row, its keys in the workspace.
+struct SortLaunch {
+  static constexpr bool resident = false;
+
+  std::int64_t blocks = 0;  // rows at a time
+  int threads = 0;
+  int keys = 0;  // per row, a power of two
+  std::size_t scratch_bytes = 0;
+  bool general = false;
+
+  Plan plan() const;
+  bool operator==(const SortLaunch&) const = default;
+};
+
+using AnyLaunch = std::variant<SelectLaunch, StreamLaunch, LanesLaunch, SortLaunch>;
+
+// ---- from a problem to its launch ------------------------------------------------------------------------------
+
 // Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally of each warp of
 // its cluster. Keys to be ordered lie where the stages were, but in a cluster others send theirs, and what they have
 // seen, while stages are in use.
-constexpr std::size_t shared_bytes(const Plan& plan, int cluster, int stages) {
+constexpr std::size_t shared_bytes(const SelectLaunch& launch) {
   const int keys = kKeysEach * kKeyBytes;
-  const int alone = stages * tile_bytes(plan.packs) + keys + plan.packs * 4;
-  const int together = cluster > 1 ? keys + 4 : 0;
-  return static_cast<std::size_t>(plan.threads * (alone + together) +
-                                  cluster * plan.threads / kWarp * kTallyBytes);
+  const int alone = launch.stages * tile_bytes(launch.packs) + keys + launch.packs * 4;
+  const int together = launch.cluster > 1 ? keys + 4 : 0;
+  return static_cast<std::size_t>(launch.threads * (alone + together) +
+                                  launch.cluster * launch.threads / kWarp * kTallyBytes);
 }
 
 // Beside what a kernel declares.
-constexpr bool fits(const Plan& plan, const Machine& m) {
+template <class Launch>
+constexpr bool fits(const Launch& launch, const Machine& m) {
   constexpr int kDeclared = 2048;
-  return plan.shared_bytes + kDeclared <= static_cast<std::size_t>(m.gpu.block_shared);
+  return launch.shared_bytes + kDeclared <= static_cast<std::size_t>(m.gpu.block_shared);
 }
 
 // As long stages and as large a block as are good and as there is memory for. Without a copy engine, or where a row
 // takes more than a copy, nothing comes while a stage is looked at, and one is enough.
-inline Plan part(std::string_view variant, const Problem& p, const Machine& m, int split,
-                 int threads, int cluster = 1) {
-  Plan plan{.variant = variant, .threads = threads, .split = split, .resident = true};
-  plan.chunk = static_cast<int>(ceil_div(packs(p), split));
-  plan.blocks = p.rows * split;
-  plan.general = is_general(p);
-  const int most = plan.general || m.gpu.sm < 90 ? 1 : kMostStages;
+inline SelectLaunch part(const Problem& p, const Machine& m, int parts, int threads,
+                         int cluster = 1) {
+  SelectLaunch launch{
+      .threads = threads, .parts = parts, .cluster = cluster, .general = is_general(p)};
+  launch.chunk = static_cast<int>(ceil_div(packs(p), parts));
+  launch.blocks = p.rows * parts;
+  launch.segment = launch.keys() / parts;
+  const int most = launch.general || m.gpu.sm < 90 ? 1 : kMostStages;
   const auto with = [&](int packs_of_thread) {
-    plan.packs = packs_of_thread;
-    const auto all = static_cast<int>(ceil_div(plan.chunk, plan.packs * threads));
-    plan.shared_bytes = shared_bytes(plan, cluster, std::clamp(all, 1, most));
-    return fits(plan, m);
+    launch.packs = packs_of_thread;
+    const auto all = static_cast<int>(ceil_div(launch.chunk, launch.packs * threads));
+    launch.stages = std::clamp(all, 1, most);
+    launch.shared_bytes = shared_bytes(launch);
+    return fits(launch, m);
   };
-  const std::int64_t few_stages = ceil_div(plan.chunk, kFewPacks * threads);
-  const bool alone = plan.blocks <= m.gpu.processors && few_stages > 1;
-  const int wished = packs_each(plan.general, alone, few_stages);
-  if (with(wished) || (wished == kManyPacks && with(kFewPacks))) return plan;
+  const std::int64_t few_stages = ceil_div(launch.chunk, kFewPacks * threads);
+  const bool alone = launch.blocks <= m.gpu.processors && few_stages > 1;
+  const int wished = packs_each(launch.general, alone, few_stages);
+  if (with(wished) || (wished == kManyPacks && with(kFewPacks))) return launch;
   const bool may_be_smaller = cluster == 1 && threads / 2 >= least_threads(wanted(p));
-  return may_be_smaller ? part(variant, p, m, split, threads / 2) : plan;
+  return may_be_smaller ? part(p, m, parts, threads / 2) : launch;
 }
 
-// As a plan has memory for.
-constexpr int stages(const Plan& plan) {
-  const int cluster = plan.scratch_bytes > 0 ? 1 : plan.split;
-  return plan.shared_bytes >= shared_bytes(plan, cluster, kMostStages) ? kMostStages : 1;
-}
-
-// Keys of a block: as many that were offered, and as many to be ordered.
-inline int room(const Plan& plan) { return kKeysEach * plan.threads; }
-
-inline Plan block_of(const Problem& p, const Machine& m, int threads) {
-  return part("gpu_block", p, m, 1, threads);
+inline SelectLaunch block_of(const Problem& p, const Machine& m, int threads) {
+  return part(p, m, 1, threads);
 }
 
 // Clusters that can be: the first block must be able to take what all of them leave.
@@ -121,8 +190,8 @@ constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int t
          split == power_of_two_from(split) &&
          split * (wanted(p) + 1) <= kKeysEach * threads && packs(p) / split >= 2 * kWarp;
 }
-inline Plan cluster_of(const Problem& p, const Machine& m, int split, int threads) {
-  return part("gpu_cluster", p, m, split, threads, split);
+inline SelectLaunch cluster_of(const Problem& p, const Machine& m, int split, int threads) {
+  return part(p, m, split, threads, split);
 }
 
 // As many blocks a row as there are processors for, while each still has two packs a thread of a small block.
@@ -147,11 +216,11 @@ constexpr int large_threads(const Problem& p, int split) {
   return t;
 }
 
-inline Plan block(const Problem& p, const Machine& m) {
+inline SelectLaunch block(const Problem& p, const Machine& m) {
   const bool many = p.rows > 2 * m.gpu.processors;
   return block_of(p, m, many ? small_threads(wanted(p)) : large_threads(p, 1));
 }
-inline Plan cluster(const Problem& p, const Machine& m) {
+inline SelectLaunch cluster(const Problem& p, const Machine& m) {
   const int split = std::max(2, cluster_split(p, m));
   return cluster_of(p, m, split, large_threads(p, split));
 }
@@ -169,24 +238,25 @@ inline constexpr std::size_t kGuessAnswerBytes = 1 << 10;  // for what a kernel 
 inline constexpr std::size_t kGuessBytes = 11 << 10;       // that its kernel declares
 
 // With as many packs a thread as it takes, whatever else a processor has to do.
-inline Plan guess_of(const Problem& p, const Machine& m, int split) {
-  Plan plan = part("gpu_guess", p, m, split, kGuessThreads, split);
-  if (!plan.general && plan.chunk > kFewPacks * plan.threads) {
-    plan.packs = kManyPacks;
-    plan.shared_bytes = shared_bytes(plan, split, 1);
+inline SelectLaunch guess_of(const Problem& p, const Machine& m, int split) {
+  SelectLaunch launch = part(p, m, split, kGuessThreads, split);
+  if (!launch.general && launch.chunk > kFewPacks * launch.threads) {
+    launch.packs = kManyPacks;
+    launch.stages = 1;
+    launch.shared_bytes = shared_bytes(launch);
   }
-  return plan;
+  return launch;
 }
 // A thread has all of its packs at once, and at least one: a block's limit is that of many threads.
-constexpr bool fits_guess(const Problem& p, const Machine& m, const Plan& plan) {
-  return p.k <= most_guessed(plan.split) && !plan.general && plan.threads == kGuessThreads &&
-         fits_cluster(p, m, plan.split, plan.threads) && plan.chunk <= plan.packs * plan.threads &&
-         plan.chunk >= plan.threads &&
-         plan.shared_bytes + kGuessBytes <= static_cast<std::size_t>(m.gpu.block_shared);
+constexpr bool fits_guess(const Problem& p, const Machine& m, const SelectLaunch& launch) {
+  return p.k <= most_guessed(launch.parts) && !launch.general &&
+         launch.threads == kGuessThreads && fits_cluster(p, m, launch.parts, launch.threads) &&
+         launch.chunk <= launch.packs * launch.threads && launch.chunk >= launch.threads &&
+         launch.shared_bytes + kGuessBytes <= static_cast<std::size_t>(m.gpu.block_shared);
 }
 // As many blocks as there are processors for.
-inline Plan guess(const Problem& p, const Machine& m) {
-  const Plan many = guess_of(p, m, 16);
+inline SelectLaunch guess(const Problem& p, const Machine& m) {
+  const SelectLaunch many = guess_of(p, m, 16);
   return many.blocks <= m.gpu.processors && fits_guess(p, m, many) ? many : guess_of(p, m, 4);
 }
 
@@ -198,16 +268,16 @@ constexpr std::int64_t grid_room(const Problem& p, int threads) {
 }
 
 // Blocks all over the GPU; who comes last has the row.
-inline Plan grid_of(const Problem& p, const Machine& m, int parts, int threads) {
-  Plan plan = part("gpu_grid", p, m, parts, threads);
-  plan.scratch_bytes =
-      ticket_bytes(p.rows) +
-      static_cast<std::size_t>(plan.blocks) *
-          static_cast<std::size_t>(kTallyBytes + grid_room(p, plan.threads) * kKeyBytes);
-  return plan;
+inline SelectLaunch grid_of(const Problem& p, const Machine& m, int parts, int threads) {
+  SelectLaunch launch = part(p, m, parts, threads);
+  launch.segment = static_cast<int>(grid_room(p, launch.threads));
+  launch.scratch_bytes = ticket_bytes(p.rows) +
+                         static_cast<std::size_t>(launch.blocks) *
+                             static_cast<std::size_t>(kTallyBytes + launch.segment * kKeyBytes);
+  return launch;
 }
 
-inline Plan grid(const Problem& p, const Machine& m) {
+inline SelectLaunch grid(const Problem& p, const Machine& m) {
   const std::int64_t most = std::int64_t{m.gpu.processors} * gpu_rows::kBlocksAtOnce;
   const std::int64_t parts =
       std::min(most / std::max<std::int64_t>(p.rows, 1), packs(p) / (4 * kMostThreads));
@@ -216,43 +286,27 @@ inline Plan grid(const Problem& p, const Machine& m) {
 
 // Any K: keys in the workspace, as many rows at once as a part of the memory holds.
 constexpr int sorted_keys(std::int64_t k) { return std::max(2, power_of_two_from(k)); }
-inline Plan sort(const Problem& p, const Machine&) {
-  Plan plan{.variant = "gpu_sort", .threads = kMostThreads};
-  const std::int64_t row_bytes = std::int64_t{sorted_keys(p.k)} * kKeyBytes;
-  const std::int64_t at_once = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1,
-                                                        std::max<std::int64_t>(p.rows, 1));
-  plan.blocks = at_once;
-  plan.scratch_bytes = static_cast<std::size_t>(at_once * row_bytes);
-  plan.general = is_general(p);
-  return plan;
+inline SortLaunch sort(const Problem& p, const Machine&) {
+  SortLaunch launch{
+      .threads = kMostThreads, .keys = sorted_keys(p.k), .general = is_general(p)};
+  const std::int64_t row_bytes = std::int64_t{launch.keys} * kKeyBytes;
+  launch.blocks = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1,
+                                           std::max<std::int64_t>(p.rows, 1));
+  launch.scratch_bytes = static_cast<std::size_t>(launch.blocks * row_bytes);
+  return launch;
 }
 
-// ---- float64: a block a row, digit by digit (18_wide.cu) ------------------------------------------------------
+// ---- float64: a block a row, digit by digit (gpu_wide.cu) ------------------------------------------------------
 
 inline constexpr int kWideDigits = 256;
 inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index
-inline Plan wide(const Problem& p, const Machine& m) {
-  Plan plan{.variant = "gpu_wide", .threads = kMostThreads, .general = true};
-  const std::int64_t row_bytes = std::int64_t{sorted_keys(p.k)} * kEntryBytes;
+inline SortLaunch wide(const Problem& p, const Machine& m) {
+  SortLaunch launch{.threads = kMostThreads, .keys = sorted_keys(p.k), .general = true};
+  const std::int64_t row_bytes = std::int64_t{launch.keys} * kEntryBytes;
   const std::int64_t most = std::clamp<std::int64_t>(p.rows, 1, 2 * m.gpu.processors);
-  plan.blocks = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1, most);
-  plan.scratch_bytes = static_cast<std::size_t>(plan.blocks * row_bytes);
-  return plan;
-}
-
-// Keys of a part's segment on the grid, as the workspace has them.
-inline int segment_room(const Plan& plan) {
-  const std::int64_t rows = plan.blocks / plan.split;
-  const auto a_part =
-      (plan.scratch_bytes - ticket_bytes(rows)) / static_cast<std::size_t>(plan.blocks);
-  return static_cast<int>((a_part - kTallyBytes) / kKeyBytes);
-}
-
-// Candidates that a launch has room for.
-inline int most_candidates(const Plan& plan) {
-  const int keys = room(plan);
-  const int segment = plan.scratch_bytes > 0 ? segment_room(plan) : keys / plan.split;
-  return plan.split > 1 ? std::min(keys / 2, segment - 1) : keys / 2;
+  launch.blocks = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1, most);
+  launch.scratch_bytes = static_cast<std::size_t>(launch.blocks * row_bytes);
+  return launch;
 }
 
 // ---- a warp a row, or a few: many long rows --------------------------------------------------------------------
@@ -281,15 +335,14 @@ inline constexpr int kStreamOthersBytes = 16 + (kMostStreamCluster - 1) * kTally
 
 constexpr int least_stream_warps(const Problem& p) { return p.k > kMostOneWarpK ? 2 : 1; }
 
-inline Plan stream_of(const Problem& p, int warps, int split = 1) {
-  Plan plan{.variant = "gpu_stream", .threads = warps * kWarp, .split = split, .resident = true};
-  plan.packs = kStreamPacks;
-  plan.blocks = p.rows * split;
+inline StreamLaunch stream_of(const Problem& p, int warps, int cluster = 1) {
+  StreamLaunch launch{
+      .blocks = p.rows * cluster, .threads = warps * kWarp, .cluster = cluster};
   const int each = kStreamLaneBytes + kStreamKeys * kKeyBytes;
   const int meeting = warps > 1 ? kStreamMeetingBytes : 0;
-  const int others = split > 1 ? kStreamOthersBytes + (split - 1) * kStreamShownBytes : 0;
-  plan.shared_bytes = static_cast<std::size_t>(plan.threads * each + meeting + others);
-  return plan;
+  const int others = cluster > 1 ? kStreamOthersBytes + (cluster - 1) * kStreamShownBytes : 0;
+  launch.shared_bytes = static_cast<std::size_t>(launch.threads * each + meeting + others);
+  return launch;
 }
 
 // Warps of a block, and blocks of a cluster.
@@ -304,16 +357,16 @@ constexpr std::int64_t stream_stages(const Problem& p) {
 }
 // Whether a processor has memory for so many of a plan's blocks. What a kernel declares and what the system keeps of each
 // count, too; a block may have all but the latter.
-constexpr bool fit_together(const Plan& plan, std::int64_t blocks, const Machine& m) {
+constexpr bool fit_together(const StreamLaunch& launch, std::int64_t blocks, const Machine& m) {
   constexpr std::int64_t kBeside = 128 + 1024;
-  const auto each = static_cast<std::int64_t>(plan.shared_bytes) + kBeside;
+  const auto each = static_cast<std::int64_t>(launch.shared_bytes) + kBeside;
   return blocks * each <= m.gpu.block_shared + 1024;
 }
 
 // Clusters of two for rows that would leave half of the processors idle, of four where three in four would be. A warp that
 // has a stage or two waits longer for the others than it would read; but for a large K all threads of a large block are to
 // have a word of what was shown each.
-inline Plan stream_cluster(const Problem& p, const Machine& m) {
+inline StreamLaunch stream_cluster(const Problem& p, const Machine& m) {
   const std::int64_t stages = stream_stages(p);
   const auto warps = [&](int split) {
     return p.k > kMostOneWarpK || stages > 32 * split ? kStreamsAtOnce : kStreamsAtOnce / 2;
@@ -327,9 +380,9 @@ inline Plan stream_cluster(const Problem& p, const Machine& m) {
 
 // As many warps a row as a processor has room for, all its rows at once. One has two thousand columns at least where they are eight or
 // more; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
-inline Plan stream(const Problem& p, const Machine& m) {
+inline StreamLaunch stream(const Problem& p, const Machine& m) {
   if (2 * p.rows <= m.gpu.processors && fits_stream(p, m, kStreamsAtOnce, kMostStreamCluster)) {
-    if (const Plan plan = stream_cluster(p, m); fits(plan, m)) return plan;
+    if (const StreamLaunch launch = stream_cluster(p, m); fits(launch, m)) return launch;
   }
   const std::int64_t rows = std::max<std::int64_t>(ceil_div(p.rows, m.gpu.processors), 1);
   const std::int64_t thousands = ceil_div(p.cols, 1024);
@@ -358,11 +411,11 @@ constexpr int lanes_for(const Problem& p) {
   return p.cols <= kFewLanes * 32 && p.k <= kFewLanes ? kFewLanes : kWarp;
 }
 
-inline Plan warp(const Problem& p, const Machine&) {
-  Plan plan{.variant = "gpu_warp", .threads = kGateThreads, .resident = true};
-  plan.row_threads = lanes_for(p);
-  plan.blocks = ceil_div(p.rows * plan.row_threads, kGateThreads);
-  return plan;
+inline LanesLaunch warp(const Problem& p, const Machine&) {
+  const int lanes = lanes_for(p);
+  return {.blocks = ceil_div(p.rows * lanes, kGateThreads),
+          .threads = kGateThreads,
+          .row_threads = lanes};
 }
 
 }  // namespace onepass::gpu_choose

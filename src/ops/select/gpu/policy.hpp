@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/select/gpu/plan.hpp"
+#include "rows/gpu/policy.hpp"
 
 namespace onepass::gpu_choose {
 
@@ -93,15 +94,16 @@ inline std::string refuse_guess(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_unless_dense(p, kMostGuessed); !refusal.empty()) {
     return refusal;
   }
-  const Plan plan = guess(p, m);
-  if (fits_guess(p, m, plan)) return {};
-  if (plan.chunk < plan.threads) return "its rows must have a pack for every thread";
+  const SelectLaunch launch = guess(p, m);
+  if (fits_guess(p, m, launch)) return {};
+  if (launch.chunk < launch.threads) return "its rows must have a pack for every thread";
   return "its blocks must have all of a row in registers";
 }
 
 // ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block --------------------
 
-inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, const Machine& m) {
+inline std::optional<AnyLaunch> launch_named(std::string_view text, const Problem& p,
+                                             const Machine& m) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
   int split = 0;
@@ -112,8 +114,9 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
   parsed = std::from_chars(parsed.ptr + 1, end, threads);
   if (parsed.ec != std::errc{} || parsed.ptr != end || split < 1) return std::nullopt;
   const std::string_view variant = text.substr(0, colon);
-  const auto if_fits = [&](const Plan& plan) {
-    return plan.threads == threads && fits(plan, m) ? std::optional(plan) : std::nullopt;
+  const auto if_fits = [&](const auto& launch) -> std::optional<AnyLaunch> {
+    if (launch.threads != threads || !fits(launch, m)) return std::nullopt;
+    return launch;
   };
   if (variant == "gpu_stream") {
     const int warps = threads / kWarp;
@@ -130,8 +133,8 @@ inline std::optional<Plan> plan_named(std::string_view text, const Problem& p, c
     return if_fits(cluster_of(p, m, split, threads));
   }
   if (variant == "gpu_guess" && most_guessed(split) > 0 && refuse_guess(p, m).empty()) {
-    const Plan plan = guess_of(p, m, split);
-    return fits_guess(p, m, plan) ? if_fits(plan) : std::nullopt;
+    const SelectLaunch launch = guess_of(p, m, split);
+    return fits_guess(p, m, launch) ? if_fits(launch) : std::nullopt;
   }
   if (variant == "gpu_grid" && split <= 1024 && split <= packs(p))
     return if_fits(grid_of(p, m, split, threads));
@@ -158,7 +161,7 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
       names.push_back("gpu_stream:" + std::to_string(split) + ":" + std::to_string(warps * kWarp));
     }
   }
-  std::erase_if(names, [&](const std::string& name) { return !plan_named(name, p, m); });
+  std::erase_if(names, [&](const std::string& name) { return !launch_named(name, p, m); });
   return names;
 }
 
@@ -172,8 +175,8 @@ inline bool streams(const Problem& p, const Machine& m) {
     const bool many = p.rows > std::int64_t{4} * m.gpu.processors;
     return many || stream_stages(p) > 1;
   }
-  const Plan plan = stream(p, m);
-  if (plan.split == 1 || 3 * plan.blocks < m.gpu.processors) return false;
+  const StreamLaunch launch = stream(p, m);
+  if (launch.cluster == 1 || 3 * launch.blocks < m.gpu.processors) return false;
   const std::int64_t part = ceil_div(packs(p), cluster_split(p, m));
   return part > kManyPacks * kMostThreads ||
          (16 * p.rows > 3 * m.gpu.processors && stream_stages(p) > 1);
@@ -184,23 +187,29 @@ inline bool guesses(const Problem& p, const Machine& m) {
   return refuse_guess(p, m).empty() && guess(p, m).blocks <= m.gpu.processors;
 }
 
+struct Choice {
+  std::string_view variant;
+  AnyLaunch launch;
+};
+
 // A few lanes where rows are short; warps of their own where rows are many, and a block where these cannot; a cluster where
 // they are few, which guesses if it can, the whole GPU where there are no clusters or even they would leave a block with many tiles.
-inline Plan best(const Problem& p, const Machine& m) {
-  if (p.op == Op::topk && p.k > kMostK) return sort(p, m);
-  if (p.op == Op::topk && refuse_warp(p, m).empty()) return warp(p, m);
-  if (guesses(p, m)) return guess(p, m);
-  if (streams(p, m)) return stream(p, m);
+inline Choice best(const Problem& p, const Machine& m) {
+  if (p.op == Op::topk && p.k > kMostK) return {"gpu_sort", sort(p, m)};
+  if (p.op == Op::topk && refuse_warp(p, m).empty()) return {"gpu_warp", warp(p, m)};
+  if (guesses(p, m)) return {"gpu_guess", guess(p, m)};
+  if (streams(p, m)) return {"gpu_stream", stream(p, m)};
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
   if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
-    if (const Plan plan = grid(p, m); fits(plan, m)) return plan;
+    if (const SelectLaunch launch = grid(p, m); fits(launch, m)) return {"gpu_grid", launch};
   }
   if (split > 1) {
-    if (const Plan plan = cluster(p, m); fits(plan, m)) return plan;
+    if (const SelectLaunch launch = cluster(p, m); fits(launch, m)) return {"gpu_cluster", launch};
   }
-  const Plan plan = block(p, m);
-  return p.op == Op::topk && !fits(plan, m) ? sort(p, m) : plan;
+  const SelectLaunch launch = block(p, m);
+  if (p.op == Op::topk && !fits(launch, m)) return {"gpu_sort", sort(p, m)};
+  return {"gpu_block", launch};
 }
 
 }  // namespace onepass::gpu_choose

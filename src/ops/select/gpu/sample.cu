@@ -1,8 +1,8 @@
-// topk/11_sample: a token of each row, in one read of its logits.
+// sample/gpu_block: a token of each row, in one read of its logits.
 //
 // Idea    without a filter, all tokens race in the read itself. With one, the candidates come as topk's do, the
 //         filters leave the first of them, and these race. A row finds all of its options on the device.
-// Versus  10_choose: what becomes of the keys.
+// Versus  gpu_block: what becomes of the keys.
 // Bytes   x once. Where the filters leave more than the candidates, one block of the row reads it once more for a race
 //         of those that are left, and twice before that to find out who these are by top_p, or by a top_k of thousands; five
 //         times for both. Without a filter, once more where the largest logit is far from the first ones.
@@ -12,12 +12,12 @@
 // The kernel is sample_rows.cuh's; types/sample_*.cu compile it, so that cores share the work.
 
 #include "ops/select/gpu/stored.hpp"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 
-Status gpu_sample(const RowArgs& args, const Plan& plan) {
-  return with_stored(args, [&]<class In>(Type<In>) { return gpu_sample_of<In>(args, plan); });
+Status gpu_sample(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+  return with_stored(args, [&]<class In>(Type<In>) { return gpu_sample_of<In>(args, select); });
 }
 
 }  // namespace onepass::ops::topk

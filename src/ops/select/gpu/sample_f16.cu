@@ -1,9 +1,9 @@
-// The kernels of 11_sample for rows stored as f16.
+// The kernels of sample.cu for rows stored as f16.
 
 #include "ops/select/gpu/sample_rows.cuh"
 
 namespace onepass::ops::topk {
 
-template Status gpu_sample_of<F16>(const RowArgs&, const Plan&);
+template Status gpu_sample_of<F16>(const RowArgs&, const gpu_choose::SelectLaunch&);
 
 }  // namespace onepass::ops::topk

@@ -1,8 +1,8 @@
-// topk/17_sample_guess: a token of each of a few long rows, with a top_k for all of them.
+// sample/gpu_guess: a token of each of a few long rows, with a top_k for all of them.
 //
-// Idea    candidates come as 16_guess's do, as many as top_k; one warp filters them, the others work out their noise, and
+// Idea    candidates come as gpu_guess's do, as many as top_k; one warp filters them, the others work out their noise, and
 //         the rest race.
-// Versus  15_sample_stream: a cluster a row in place of a warp or a few.
+// Versus  sample_stream.cu: a cluster a row in place of a warp or a few.
 // Bytes   x once, or, where a guess is wrong, twice.
 // Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows that fit; f32, f16, bf16;
 //         dense rows, a positive scale.
@@ -10,7 +10,7 @@
 
 #include "ops/select/gpu/guess.cuh"
 #include "ops/select/gpu/sample.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -49,11 +49,12 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
 
 }  // namespace
 
-Status gpu_sample_guess(const RowArgs& args, const Plan& plan) {
-  return with_guess(args, plan, [&]<class Row, int Share>() {
-    const auto options = sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed);
-    return launch_choose(sample_guesses<Row, Share>, args, plan,
-                         common_of<FlatPlace>(args, plan, args.select->temperature), options);
+Status gpu_sample_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+  return with_guess(args, select, [&]<class Row, int Share>() {
+    return launch_select(
+        sample_guesses<Row, Share>, "gpu_guess", args, select,
+        common_of<FlatPlace>(args, args.select->temperature, select),
+        sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed));
   });
 }
 

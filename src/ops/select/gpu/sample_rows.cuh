@@ -1,10 +1,10 @@
-// The kernel of 11_sample and its launch for rows of one stored type.
+// The kernel of sample.cu and its launch for rows of one stored type.
 #pragma once
 
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/gpu/sample.cuh"
 #include "ops/select/gpu/search.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 
@@ -118,13 +118,12 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void 
 }
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const Plan& plan) {
-  return with_choose_row_of<In>(plan, [&]<class Row>(Type<Row>) {
+Status gpu_sample_of(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+  return with_choose_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
     using Place = typename Row::Place;
-    const auto options =
-        sample_options<Place>(*args.select, args, gpu_choose::most_candidates(plan));
-    return launch_choose(sample_rows<Row>, args, plan,
-                         common_of<Place>(args, plan, args.select->temperature), options);
+    return launch_select(sample_rows<Row>, "sample", args, select,
+                         common_of<Place>(args, args.select->temperature, select),
+                         sample_options<Place>(*args.select, args, select.most_candidates()));
   });
 }
 

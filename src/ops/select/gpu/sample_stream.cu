@@ -1,7 +1,7 @@
-// topk/15_sample_stream: a token of each of many long rows, with a top_k for all of them.
+// sample/gpu_stream: a token of each of many long rows, with a top_k for all of them.
 //
-// Idea    candidates come as 14_stream's do, as many as top_k; one warp filters them and lets the rest race.
-// Versus  11_sample: rows stream through warps in place of blocks that wait at every stage, and there are always enough
+// Idea    candidates come as gpu_stream's do, as many as top_k; one warp filters them and lets the rest race.
+// Versus  sample.cu: rows stream through warps in place of blocks that wait at every stage, and there are always enough
 //         candidates, so that no row is read again.
 // Bytes   x once.
 // Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16, bf16; dense rows, a positive scale.
@@ -9,7 +9,7 @@
 
 #include "ops/select/gpu/sample.cuh"
 #include "ops/select/gpu/stream.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -34,12 +34,12 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sam
 
 }  // namespace
 
-Status gpu_sample_stream(const RowArgs& args, const Plan& plan) {
-  return with_stream(args, plan, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
+Status gpu_sample_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream) {
+  return with_stream(args, stream, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
     const auto options = sample_options<FlatPlace>(*args.select, args,
                                                    static_cast<int>(gpu_choose::kMostSampleStream));
-    return launch_row_clusters(sample_streams<Row, Warps>, args, plan,
-                               common_of<FlatPlace>(args, plan, args.select->temperature), options);
+    return launch_rows(sample_streams<Row, Warps>, "gpu_stream", args, stream,
+                       common_of<FlatPlace>(args, args.select->temperature), options);
   });
 }
 

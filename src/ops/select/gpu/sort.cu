@@ -1,8 +1,8 @@
-// topk/12_sort: any K, by the key from which on there are K.
+// topk/gpu_sort: any K, by the key from which on there are K.
 //
 // Idea    a block a row: it reads the row until it knows that key, takes all keys from it on to the workspace and
 //         sorts them there.
-// Versus  10_choose: no candidates, so no limit to K, at the price of more reads.
+// Versus  gpu_block: no candidates, so no limit to K, at the price of more reads.
 // Bytes   x four times, from L2 where it stays there; K keys log² K times.
 // Limits  f32, f16, bf16; every option of the row ops.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
@@ -10,7 +10,7 @@
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/gpu/search.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -82,21 +82,21 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
 
 }  // namespace
 
-Status gpu_sort(const RowArgs& args, const Plan& plan) {
+Status gpu_sort(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
   const TopkOutputs out = outputs_of(args);
-  const int size = gpu_choose::sorted_keys(out.k);
-  const auto at_once = static_cast<std::int64_t>(
-      plan.scratch_bytes / (static_cast<std::size_t>(size) * gpu_choose::kKeyBytes));
   auto* keys = reinterpret_cast<Key*>(args.workspace);
-  return with_choose_row<gpu_choose::kFewPacks>(args, plan, [&]<class Row>(Type<Row>) {
-    for (RowArgs some = args; some.first_row < args.end_row; some.first_row += at_once) {
-      Plan part = plan;
-      part.blocks = std::min(at_once, args.end_row - some.first_row);
-      const Common common = common_of(some, part, temperature_of(args));
-      Status status = launch_row_clusters(sort_rows<Row>, some, part, common, out, keys, size);
-      if (!status.ok()) return status;
-    }
-    return Status{};
+  return with_stored(args, [&]<class In>(Type<In>) {
+    const auto run = [&]<class Row>(Type<Row>) {
+      for (RowArgs some = args; some.first_row < args.end_row; some.first_row += sort.blocks) {
+        gpu_choose::SortLaunch part = sort;
+        part.blocks = std::min(sort.blocks, args.end_row - some.first_row);
+        Status status = launch_rows(sort_rows<Row>, "gpu_sort", some, part,
+                                    common_of(some, temperature_of(args)), out, keys, sort.keys);
+        if (!status.ok()) return status;
+      }
+      return Status{};
+    };
+    return with_choose_row_of<In, gpu_choose::kFewPacks>(sort.general, 0, run);
   });
 }
 

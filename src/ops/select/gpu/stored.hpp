@@ -2,13 +2,13 @@
 #pragma once
 
 #include "rows/args.hpp"
-#include "onepass/plan.hpp"
 #include "onepass/status.hpp"
+#include "ops/select/gpu/plan.hpp"
 
 namespace onepass::ops::topk {
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const Plan& plan);
+Status gpu_sample_of(const RowArgs& args, const gpu_choose::SelectLaunch& select);
 
 // Calls body(Type<In>) with the stored type of x.
 template <class Body>

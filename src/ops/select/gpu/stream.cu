@@ -1,8 +1,8 @@
-// topk/14_stream: many long rows, a warp each, or a few, or the warps of a cluster.
+// topk/gpu_stream: many long rows, a warp each, or a few, or the warps of a cluster.
 //
 // Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of 512 groups' maxima.
 //         Between its first stage and its last a warp waits for nobody.
-// Versus  10_choose: as many warps as fill the GPU in place of blocks that would come in rounds, and wait for each other
+// Versus  gpu_block: as many warps as fill the GPU in place of blocks that would come in rounds, and wait for each other
 //         at every stage.
 // Bytes   x once.
 // Limits  K up to 256; f32, f16, bf16; dense rows, a positive scale and a temperature.
@@ -10,7 +10,7 @@
 
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/stream.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -34,11 +34,11 @@ __global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void str
 
 }  // namespace
 
-Status gpu_stream(const RowArgs& args, const Plan& plan) {
-  return with_stream(args, plan, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
-    return launch_row_clusters(stream_rows<Row, Warps>, args, plan,
-                               common_of<FlatPlace>(args, plan, temperature_of(args)),
-                               outputs_of<FlatPlace>(args));
+Status gpu_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream) {
+  return with_stream(args, stream, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
+    return launch_rows(stream_rows<Row, Warps>, "gpu_stream", args, stream,
+                       common_of<FlatPlace>(args, temperature_of(args)),
+                       outputs_of<FlatPlace>(args));
   });
 }
 

@@ -187,10 +187,10 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
 
 // Calls body(Type<Row>, Type<Warps>).
 template <class Body>
-Status with_stream(const RowArgs& args, const Plan& plan, Body body) {
+Status with_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream, Body body) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return plan.threads == kWarp ? body(Type<StreamRow<In>>{}, Type<OneWarp>{})
-                                 : body(Type<StreamRow<In>>{}, Type<SeveralWarps>{});
+    return stream.warps() == 1 ? body(Type<StreamRow<In>>{}, Type<OneWarp>{})
+                               : body(Type<StreamRow<In>>{}, Type<SeveralWarps>{});
   });
 }
 

@@ -1,7 +1,7 @@
-// topk/13_warp: short rows, eight lanes or a warp each.
+// topk/gpu_warp: short rows, eight lanes or a warp each.
 //
-// Idea    the row in the registers of a few lanes, as 20_gate has it, with a target's place beside it.
-// Versus  10_choose: no block, no barrier.
+// Idea    the row in the registers of a few lanes, as gate.cu has it, with a target's place beside it.
+// Versus  gpu_block: no block, no barrier.
 // Bytes   x once.
 // Limits  up to 1024 columns, K up to 32; f32, f16, bf16; any stride, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
@@ -9,7 +9,7 @@
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/held_row.cuh"
 #include "ops/select/gpu/launch.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -105,20 +105,20 @@ __global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) 
 }
 
 template <class In, class Place>
-Status run_warp(const RowArgs& args, const Plan& plan) {
-  return with_held(plan.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    return launch(launch_of(args, plan), plan.variant, warp_rows<In, Lanes, N, Place>,
-                  place_of<Place>(args.logits.x),
-                  common_of<Place>(args, plan, temperature_of(args)), outputs_of<Place>(args),
-                  args.space.rows);
+Status run_warp(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+  return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
+    return launch(config_of(args, lanes), "gpu_warp", warp_rows<In, Lanes, N, Place>,
+                  place_of<Place>(args.logits.x), common_of<Place>(args, temperature_of(args)),
+                  outputs_of<Place>(args), args.space.rows);
   });
 }
 
 }  // namespace
 
-Status gpu_warp(const RowArgs& args, const Plan& plan) {
-  if (!in_packs(args.space, args.logits.x)) return run_warp<float, Operand>(args, plan);
-  return with_stored(args, [&]<class In>(Type<In>) { return run_warp<In, FlatPlace>(args, plan); });
+Status gpu_warp(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+  if (!in_packs(args.space, args.logits.x)) return run_warp<float, Operand>(args, lanes);
+  return with_stored(args,
+                     [&]<class In>(Type<In>) { return run_warp<In, FlatPlace>(args, lanes); });
 }
 
 }  // namespace onepass::ops::topk

@@ -1,8 +1,8 @@
-// topk/18_wide: the K largest of float64 rows, and the experts of float64 scores.
+// topk/gpu_wide: the K largest of float64 rows, and the experts of float64 scores.
 //
 // Idea    a block a row: eight bits of the K-th largest at a time, from the highest down, until the elements from there
 //         on are K. These go to the workspace and are put in order.
-// Versus  12_sort: values of 64 bits have no room beside their index in one word. One kernel for all, and no
+// Versus  gpu_sort: values of 64 bits have no room beside their index in one word. One kernel for all, and no
 //         candidates.
 // Bytes   x four to ten times, from L2 where it stays there; K pairs log² K times.
 // Limits  f64; every option of the row ops.
@@ -13,8 +13,8 @@
 #include "merge/block.cuh"
 #include "rows/gpu/logits.cuh"
 #include "ops/select/args.hpp"
-#include "ops/select/variants.hpp"
-#include "runtime/launch.cuh"
+#include "ops/select/gpu/variants.hpp"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::topk {
 namespace {
@@ -310,7 +310,7 @@ __global__ __launch_bounds__(gpu_choose::kMostThreads) void wide_rows(
 
 }  // namespace
 
-Status gpu_wide(const RowArgs& args, const Plan& plan) {
+Status gpu_wide(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
   const Select& select = *args.select;
   const bool gate = args.op == Op::gate;
   const WideArgs wide{.row = args,
@@ -326,9 +326,8 @@ Status gpu_wide(const RowArgs& args, const Plan& plan) {
                       .soft = select.score == GateScore::softmax,
                       .renormalize = select.renormalize,
                       .scale = select.scale};
-  const Launch how{.queue = args.queue, .blocks = plan.blocks, .threads = plan.threads};
-  return launch(how, plan.variant, wide_rows, wide, reinterpret_cast<Entry*>(args.workspace),
-                gpu_choose::sorted_keys(select.k));
+  return launch(config_of(args, sort), "gpu_wide", wide_rows, wide,
+                reinterpret_cast<Entry*>(args.workspace), sort.keys);
 }
 
 }  // namespace onepass::ops::topk

@@ -8,7 +8,7 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options; probabilities, as they are or renormalized.
 // Proof   `onepass verify`; numbers: docs/walk/topk.md.
 
-#include "ops/select/variants.hpp"
+#include "ops/select/walk/variants.hpp"
 #include "ops/select/walk/rows.cuh"
 
 namespace onepass::ops::topk {
@@ -72,16 +72,16 @@ static_assert(geometry::kMostK <= geometry::kWideThreads, "a thread writes one o
 
 }  // namespace
 
-Status unfused(const RowArgs& args, const Plan& plan) {
+Status unfused(const RowArgs& args, const WalkLaunch& how) {
   const TopkOutputs out = outputs_of(args);
-  const Common common = common_of(args, plan, temperature_of(args));
+  const Common common = common_of(args, temperature_of(args));
   auto* p = reinterpret_cast<float*>(args.workspace);
   return with_stored(args, [&]<class In>(Type<In>) {
     using Row = ChooseRow<In, In>;
-    Status status = launch_row_clusters(unfused_weigh<Row>, args, plan, common, p);
+    Status status = launch_rows(unfused_weigh<Row>, "unfused", args, how, common, p);
     if (!status.ok()) return status;
-    return launch_row_clusters(unfused_select<Row>, args, plan, common, out,
-                               static_cast<const float*>(p));
+    return launch_rows(unfused_select<Row>, "unfused", args, how, common, out,
+                       static_cast<const float*>(p));
   });
 }
 

@@ -9,7 +9,7 @@
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 
 #include "ops/select/walk/top_list.cuh"
-#include "ops/select/variants.hpp"
+#include "ops/select/walk/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -91,8 +91,8 @@ __global__ __launch_bounds__(geometry::kListThreads) void three_pass_local_kerne
 
 }  // namespace
 
-Status three_pass_local(const RowArgs& args, const Plan& plan) {
-  return launch_walk(args, plan, []<class Row>(Type<Row>) { return three_pass_local_kernel<Row>; });
+Status three_pass_local(const RowArgs& args, const WalkLaunch& how) {
+  return launch_walk(args, how, []<class Row>(Type<Row>) { return three_pass_local_kernel<Row>; });
 }
 
 }  // namespace onepass::ops::topk

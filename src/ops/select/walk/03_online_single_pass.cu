@@ -6,7 +6,7 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 
-#include "ops/select/variants.hpp"
+#include "ops/select/walk/variants.hpp"
 #include "ops/select/walk/warp_merge.cuh"
 
 namespace onepass::ops::topk {
@@ -42,8 +42,8 @@ __global__ __launch_bounds__(geometry::kListThreads) void online_single_pass_ker
 
 }  // namespace
 
-Status online_single_pass(const RowArgs& args, const Plan& plan) {
-  return launch_walk(args, plan,
+Status online_single_pass(const RowArgs& args, const WalkLaunch& how) {
+  return launch_walk(args, how,
                      []<class Row>(Type<Row>) { return online_single_pass_kernel<Row>; });
 }
 

@@ -4,7 +4,20 @@
 #include "ops/select/gpu/policy.hpp"
 #include "rows/cpu/limits.hpp"
 
-namespace onepass::ops::topk::geometry {
+namespace onepass::ops::topk {
+
+// A block per row.
+struct WalkLaunch {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  std::size_t scratch_bytes = 0;
+  bool resident = false;  // x is read from memory once
+
+  Plan plan() const;
+  bool operator==(const WalkLaunch&) const = default;
+};
+
+namespace geometry {
 
 // Keys that a thread keeps of its slice. A list in registers takes two a key, and each new key passes all of them.
 inline constexpr int kListKeys = 16;
@@ -24,17 +37,17 @@ constexpr std::size_t probability_bytes(const Problem& p) {
   return static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.cols) * sizeof(float);
 }
 
-inline Plan unfused(const Problem& p, const Machine&) {
+inline WalkLaunch unfused(const Problem& p, const Machine&) {
   return {
-      .threads = kWideThreads, .scratch_bytes = probability_bytes(p), .blocks = blocks_for(p.rows)};
+      .blocks = blocks_for(p.rows), .threads = kWideThreads, .scratch_bytes = probability_bytes(p)};
 }
 
-inline Plan lists(const Problem& p, const Machine&) {
-  return {.threads = kListThreads, .blocks = blocks_for(p.rows)};
+inline WalkLaunch lists(const Problem& p, const Machine&) {
+  return {.blocks = blocks_for(p.rows), .threads = kListThreads};
 }
 
-inline Plan lists_in_one_read(const Problem& p, const Machine&) {
-  return {.threads = kListThreads, .resident = true, .blocks = blocks_for(p.rows)};
+inline WalkLaunch lists_in_one_read(const Problem& p, const Machine&) {
+  return {.blocks = blocks_for(p.rows), .threads = kListThreads, .resident = true};
 }
 
 // ---- limits ---------------------------------------------------------------------------------------
@@ -53,4 +66,5 @@ inline std::string refuse_unfused(const Problem& p, const Machine& m) {
   return p.weighs ? "" : "it gives probabilities";
 }
 
-}  // namespace onepass::ops::topk::geometry
+}  // namespace geometry
+}  // namespace onepass::ops::topk

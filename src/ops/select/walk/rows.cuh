@@ -10,11 +10,11 @@ namespace onepass::ops::topk {
 
 // Launches kernel_of(Type<Row>) for the row of the call's elements.
 template <class KernelOf>
-Status launch_walk(const RowArgs& args, const Plan& plan, KernelOf kernel_of) {
+Status launch_walk(const RowArgs& args, const WalkLaunch& how, KernelOf kernel_of) {
   const TopkOutputs out = outputs_of(args);
-  const Common common = common_of(args, plan, temperature_of(args));
+  const Common common = common_of(args, temperature_of(args));
   return with_stored(args, [&]<class In>(Type<In>) {
-    return launch_row_clusters(kernel_of(Type<ChooseRow<In, In>>{}), args, plan, common, out);
+    return launch_rows(kernel_of(Type<ChooseRow<In, In>>{}), "top-k's walk", args, how, common, out);
   });
 }
 

@@ -17,7 +17,7 @@
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/run.hpp"
 #include "rows/cpu/tile-inl.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -31,11 +31,11 @@ struct BackwardBody {
   using Partial = Sum<double>;  // a long one
 
   struct Row {
-    Row(const RowArgs& args, const Plan& plan, int64_t row)
+    Row(const RowArgs& args, const CpuLaunch& launch, int64_t row)
         : logits(args.space, args.logits, row),
           y(args.space, args.y, row),
           dy(args.space, args.dy, row),
-          dx(args.space, args.out, row, plan.streaming) {}
+          dx(args.space, args.out, row, launch.streaming) {}
     Columns live() const { return logits.live(); }
 
     LogitsReader<T> logits;  // masks and scales; x itself only with a softcap
@@ -44,7 +44,7 @@ struct BackwardBody {
   };
 
   const RowArgs& args;
-  const Plan& plan;
+  const CpuLaunch& launch;
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
@@ -93,14 +93,14 @@ struct BackwardBody {
 };
 
 template <class T>
-void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  args.op == Op::softmax_backward ? Drive<BackwardBody<T, false>>(args, plan, team, memory)
-                                  : Drive<BackwardBody<T, true>>(args, plan, team, memory);
+void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  args.op == Op::softmax_backward ? Drive<BackwardBody<T, false>>(args, launch, team, memory)
+                                  : Drive<BackwardBody<T, true>>(args, launch, team, memory);
 }
 
-void BackwardWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void BackwardWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   const bool wide = args.y.dtype == DType::f64 || args.dy.dtype == DType::f64;
-  wide ? WorkAs<double>(args, plan, team, memory) : WorkAs<float>(args, plan, team, memory);
+  wide ? WorkAs<double>(args, launch, team, memory) : WorkAs<float>(args, launch, team, memory);
 }
 
 }  // namespace
@@ -112,8 +112,8 @@ namespace onepass::ops::softmax {
 
 HWY_EXPORT(BackwardWorker);
 
-Status cpu_backward(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(BackwardWorker));
+Status cpu_backward(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(BackwardWorker));
 }
 
 }  // namespace onepass::ops::softmax

@@ -19,7 +19,7 @@
 #include "merge/lane-inl.hpp"
 #include "rows/cpu/layout.hpp"
 #include "rows/cpu/run.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -140,7 +140,7 @@ void WorkAs(const RowArgs& args, Team& team) {
   });
 }
 
-void LanesWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
+void LanesWorker(const RowArgs& args, const CpuLaunch&, Team& team, std::byte*) {
   args.op == Op::log_softmax ? WorkAs<true>(args, team) : WorkAs<false>(args, team);
 }
 
@@ -153,8 +153,8 @@ namespace onepass::ops::softmax {
 
 HWY_EXPORT(LanesWorker);
 
-Status cpu_lanes(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(LanesWorker));
+Status cpu_lanes(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(LanesWorker));
 }
 
 }  // namespace onepass::ops::softmax

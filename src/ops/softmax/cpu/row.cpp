@@ -26,7 +26,7 @@
 #include "rows/cpu/lse-inl.hpp"
 #include "rows/cpu/run.hpp"
 #include "rows/cpu/tile-inl.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -41,9 +41,9 @@ struct StateBody {
   using Partial = LongState;
 
   struct Row {
-    Row(const RowArgs& args, const Plan& plan, int64_t row)
+    Row(const RowArgs& args, const CpuLaunch& launch, int64_t row)
         : z(args.space, args.logits, row),
-          y(args.space, args.out, row, plan.streaming),
+          y(args.space, args.out, row, launch.streaming),
           index(row),
           paired(kPairs<T> && z.dense_bf16() && y.dense(DType::bf16)) {}
     Columns live() const { return z.live(); }
@@ -66,7 +66,7 @@ struct StateBody {
   };
 
   const RowArgs& args;
-  const Plan& plan;
+  const CpuLaunch& launch;
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const hn::ScalableTag<T> d;
@@ -181,8 +181,8 @@ class RowOverlap {
   using D = hn::ScalableTag<T>;
 
  public:
-  RowOverlap(const RowArgs& args, const Plan& plan, Keep<T>& keep)
-      : body_{{args, plan}}, keep_(keep), cols_(args.space.cols) {}
+  RowOverlap(const RowArgs& args, const CpuLaunch& launch, Keep<T>& keep)
+      : body_{{args, launch}}, keep_(keep), cols_(args.space.cols) {}
 
   // Folds `next`, unless null, while the row before it, if any, is written.
   void pass(const Row* next) {
@@ -340,44 +340,44 @@ class RowOverlap {
   T factor_ = T(0);            // by which its weights are multiplied
 };
 
-void OverlapRows(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void OverlapRows(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   Buffers<float> buffers;
   Keep<float> keep{.buffers = buffers};
   keep.weights =
-      reinterpret_cast<float*>(memory + static_cast<size_t>(team.rank()) * plan.scratch_bytes);
-  RowOverlap overlap(args, plan, keep);
+      reinterpret_cast<float*>(memory + static_cast<size_t>(team.rank()) * launch.scratch_bytes);
+  RowOverlap overlap(args, launch, keep);
   const int64_t rows = args.end_row - args.first_row;
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      const SoftmaxBody<float>::Row row(args, plan, args.first_row + r);
+      const SoftmaxBody<float>::Row row(args, launch, args.first_row + r);
       overlap.pass(&row);
     }
     overlap.pass(nullptr);
   }
-  if (plan.streaming) hwy::FlushStream();
+  if (launch.streaming) hwy::FlushStream();
 }
 
 template <class T>
-void WorkAs(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
+void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   switch (args.op) {
     case Op::softmax:
       // (HWY_SCALAR has no vectors to stream, and rows of float64 are too rare for code of their own.)
       if constexpr (HWY_TARGET != HWY_SCALAR && std::is_same_v<T, float>) {
-        if (plan.resident && plan.streaming && plan.split == 1 && args.logits.whole_rows() &&
+        if (launch.resident && launch.streaming && launch.split == 1 && args.logits.whole_rows() &&
             args.space.cols >= 2 * kTile) {
-          return OverlapRows(args, plan, team, memory);
+          return OverlapRows(args, launch, team, memory);
         }
       }
-      return Drive<SoftmaxBody<T>>(args, plan, team, memory);
-    case Op::log_softmax: return Drive<LogSoftmaxBody<T>>(args, plan, team, memory);
-    default: return Drive<LogSumExpBody<T>>(args, plan, team, memory);
+      return Drive<SoftmaxBody<T>>(args, launch, team, memory);
+    case Op::log_softmax: return Drive<LogSoftmaxBody<T>>(args, launch, team, memory);
+    default: return Drive<LogSumExpBody<T>>(args, launch, team, memory);
   }
 }
 
-void StateWorker(const RowArgs& args, const Plan& plan, Team& team, std::byte* memory) {
-  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, plan, team, memory)
-                                                  : WorkAs<float>(args, plan, team, memory);
+void StateWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+  compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, launch, team, memory)
+                                                  : WorkAs<float>(args, launch, team, memory);
 }
 
 }  // namespace
@@ -389,8 +389,8 @@ namespace onepass::ops::softmax {
 
 HWY_EXPORT(StateWorker);
 
-Status cpu_row(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(StateWorker));
+Status cpu_row(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(StateWorker));
 }
 
 }  // namespace onepass::ops::softmax

@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "core/state.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -59,7 +59,7 @@ void one_row(const RowArgs& args, std::int64_t row) {
 
 }  // namespace
 
-Status cpu_serial(const RowArgs& args, const Plan&) {
+Status cpu_serial(const RowArgs& args, const CpuLaunch&) {
   const bool wide = compute_type(args.logits.x.dtype) == DType::f64;
   for (std::int64_t row = args.first_row; row < args.end_row; ++row) {
     wide ? one_row<double>(args, row) : one_row<float>(args, row);

@@ -19,7 +19,7 @@
 #include "ops/softmax/cpu/limits.hpp"
 #include "rows/cpu/layout.hpp"
 #include "rows/cpu/run.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -142,7 +142,7 @@ void ShortRows(const RowArgs& args, Team& team) {
   }
 }
 
-void ShortWorker(const RowArgs& args, const Plan&, Team& team, std::byte*) {
+void ShortWorker(const RowArgs& args, const CpuLaunch&, Team& team, std::byte*) {
   with_type(args.logits.x.dtype, [&]<class In>(Type<In>) {
     with_type(args.out.dtype, [&]<class Out>(Type<Out>) {
       // The pairs that refuse_long lets through.
@@ -165,8 +165,8 @@ namespace onepass::ops::softmax {
 
 HWY_EXPORT(ShortWorker);
 
-Status cpu_short(const RowArgs& args, const Plan& plan) {
-  return run_workers(args, plan, HWY_DYNAMIC_DISPATCH(ShortWorker));
+Status cpu_short(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(ShortWorker));
 }
 
 }  // namespace onepass::ops::softmax

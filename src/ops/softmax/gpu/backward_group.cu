@@ -1,20 +1,20 @@
-// softmax/30_backward_group: the gradients of softmax and log_softmax, short rows, a few lanes each.
+// softmax/gpu_backward_group: the gradients of softmax and log_softmax, short rows, a few lanes each.
 //
 // Idea    the forward's kernel with a sum for a state: y and dy stay on chip between the sum and the
 //         gradient.
-// Versus  20_group: another Row.
+// Versus  gpu_group: another Row.
 // Bytes   y and dy once, dx once.
 // Limits  rows that a warp holds in registers; every dtype and option, y and dy f64 both or neither.
 // Proof   `onepass verify`; numbers: results/.
 
 #include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/backward.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/gpu/variants.hpp"
 
 namespace onepass::ops::softmax {
 
-Status gpu_backward_group(const RowArgs& args, const Plan& plan) {
-  return run_group<BackwardRows>(args, plan);
+Status gpu_backward_group(const RowArgs& args, const gpu_rows::GroupLaunch& group) {
+  return run_group<BackwardRows>(args, group);
 }
 
 }  // namespace onepass::ops::softmax

@@ -1,6 +1,6 @@
-// softmax/21_block: a row in the registers of a block, or of a cluster of blocks.
+// softmax/gpu_block: a row in the registers of a block, or of a cluster of blocks.
 //
-// Idea    20_group, two levels higher: warps meet in shared memory, blocks of a cluster in each
+// Idea    gpu_group, two levels higher: warps meet in shared memory, blocks of a cluster in each
 //         other's. A row of 262,144 columns is still read once; a single row has up to 16 SMs.
 // Versus  08_register_shared_extreme: longer rows by more blocks instead of more memory a block, so
 //         that several blocks fit an SM and one computes while another loads.
@@ -11,27 +11,27 @@
 
 #include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/forward.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/gpu/variants.hpp"
 #include "ops/softmax/gpu/whole.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
 
 template <bool Clusters>
-Status run_whole(const RowArgs& args, const Plan& plan) {
+Status run_whole(const RowArgs& args, const gpu_rows::BlockLaunch& block) {
   return with_whole_row(args, [&]<class Row>(Type<Row>) {
-    const auto kernel = plan.packs == 2   ? whole_blocks<Row, 2, Clusters>
-                        : plan.packs == 4 ? whole_blocks<Row, 4, Clusters>
+    const auto kernel = block.packs == 2   ? whole_blocks<Row, 2, Clusters>
+                        : block.packs == 4 ? whole_blocks<Row, 4, Clusters>
                                           : whole_blocks<Row, 8, Clusters>;
-    return launch_row_clusters(kernel, args, plan, plan.chunk);
+    return launch_rows(kernel, name_of(block), args, block, block.chunk);
   });
 }
 
 }  // namespace
 
-Status gpu_block(const RowArgs& args, const Plan& plan) {
-  if (!plan.whole) return run_block<ForwardRows>(args, plan);
-  return plan.split > 1 ? run_whole<true>(args, plan) : run_whole<false>(args, plan);
+Status gpu_block(const RowArgs& args, const gpu_rows::BlockLaunch& block) {
+  if (!block.whole) return run_block<ForwardRows>(args, block);
+  return block.cluster > 1 ? run_whole<true>(args, block) : run_whole<false>(args, block);
 }
 
 }  // namespace onepass::ops::softmax

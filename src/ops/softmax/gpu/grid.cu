@@ -1,4 +1,4 @@
-// softmax/22_grid: a row over all processors, in one cooperative launch, for rows of any length.
+// softmax/gpu_grid: a row over all processors, in one cooperative launch, for rows of any length.
 //
 // Idea    teams of blocks, as many as a row needs. A block has its chunk of the row on chip while the team
 //         meets, and asks for its chunk of the next row while it writes this one's. What does not fit it
@@ -10,10 +10,10 @@
 
 #include "rows/gpu/grid.cuh"
 #include "ops/softmax/gpu/forward.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/gpu/variants.hpp"
 
 namespace onepass::ops::softmax {
 
-Status gpu_grid(const RowArgs& args, const Plan& plan) { return run_grid<ForwardRows>(args, plan); }
+Status gpu_grid(const RowArgs& args, const gpu_rows::GridLaunch& grid) { return run_grid<ForwardRows>(args, grid); }
 
 }  // namespace onepass::ops::softmax

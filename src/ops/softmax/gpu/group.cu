@@ -1,4 +1,4 @@
-// softmax/20_group: short rows, a few lanes each, several rows a warp.
+// softmax/gpu_group: short rows, a few lanes each, several rows a warp.
 //
 // Idea    16 bytes a lane: a row of 32 bf16 is four lanes, and a warp has eight rows on their way.
 //         A group of lanes folds with shuffles alone.
@@ -9,24 +9,24 @@
 
 #include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/forward.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/gpu/variants.hpp"
 #include "ops/softmax/gpu/whole.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
 
-Status run_whole(const RowArgs& args, const Plan& plan) {
+Status run_whole(const RowArgs& args, const gpu_rows::GroupLaunch& group) {
   return with_whole_row(args, [&]<class Row>(Type<Row>) {
-    const auto kernel = plan.packs == 2 ? whole_groups<Row, 2, 2> : whole_groups<Row, 4, 1>;
-    return launch(launch_of(args, plan), plan.variant, kernel, flat(args),
-                  std::countr_zero(static_cast<unsigned>(plan.row_threads)));
+    const auto kernel = group.packs == 2 ? whole_groups<Row, 2, 2> : whole_groups<Row, 4, 1>;
+    return launch_rows(kernel, "gpu_group", args, group,
+                       std::countr_zero(static_cast<unsigned>(group.row_threads)));
   });
 }
 
 }  // namespace
 
-Status gpu_group(const RowArgs& args, const Plan& plan) {
-  return plan.whole ? run_whole(args, plan) : run_group<ForwardRows>(args, plan);
+Status gpu_group(const RowArgs& args, const gpu_rows::GroupLaunch& group) {
+  return group.whole ? run_whole(args, group) : run_group<ForwardRows>(args, group);
 }
 
 }  // namespace onepass::ops::softmax

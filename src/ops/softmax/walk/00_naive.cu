@@ -7,7 +7,7 @@
 // Limits  rows at one stride, one dtype, no options.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
 
 namespace onepass::ops::softmax {
@@ -39,9 +39,9 @@ __global__ void naive_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status naive(const RowArgs& args, const Plan& plan) {
+Status naive(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, plan, args, rows); });
+      args, [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -8,7 +8,7 @@
 
 #include "merge/block.cuh"
 #include "ops/softmax/walk/slice.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -25,9 +25,9 @@ __global__ void block_serial_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status block_serial(const RowArgs& args, const Plan& plan) {
+Status block_serial(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(block_serial_kernel<T>, plan, args, rows);
+    return launch(block_serial_kernel<T>, how, args, rows);
   });
 }
 

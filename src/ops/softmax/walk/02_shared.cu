@@ -8,7 +8,7 @@
 
 #include "merge/block.cuh"
 #include "ops/softmax/walk/slice.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -25,9 +25,9 @@ __global__ void shared_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status shared(const RowArgs& args, const Plan& plan) {
+Status shared(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(shared_kernel<T>, plan, args, rows); });
+      args, [&]<class T>(Rows<T> rows) { return launch(shared_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

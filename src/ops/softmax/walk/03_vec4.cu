@@ -10,7 +10,7 @@
 
 #include "merge/block.cuh"
 #include "ops/softmax/walk/three_pass.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -26,9 +26,9 @@ __global__ void vec4_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status vec4(const RowArgs& args, const Plan& plan) {
+Status vec4(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(vec4_kernel<T>, plan, args, rows); });
+                   [&]<class T>(Rows<T> rows) { return launch(vec4_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

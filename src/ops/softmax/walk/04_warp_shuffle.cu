@@ -9,7 +9,7 @@
 
 #include "merge/block.cuh"
 #include "ops/softmax/walk/three_pass.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -26,9 +26,9 @@ __global__ void warp_shuffle_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status warp_shuffle(const RowArgs& args, const Plan& plan) {
+Status warp_shuffle(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(warp_shuffle_kernel<T>, plan, args, rows);
+    return launch(warp_shuffle_kernel<T>, how, args, rows);
   });
 }
 

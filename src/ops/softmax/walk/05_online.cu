@@ -9,7 +9,7 @@
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
 #include "merge/block.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
 
 namespace onepass::ops::softmax {
@@ -40,9 +40,9 @@ __global__ void online_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status online(const RowArgs& args, const Plan& plan) {
+Status online(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(online_kernel<T>, plan, args, rows); });
+      args, [&]<class T>(Rows<T> rows) { return launch(online_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

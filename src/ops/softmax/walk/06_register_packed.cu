@@ -9,7 +9,7 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
 
 namespace onepass::ops::softmax {
@@ -39,16 +39,16 @@ __global__ void register_packed_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status register_packed(const RowArgs& args, const Plan& plan) {
+Status register_packed(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    switch (plan.packs) {
-      case 1: return launch(register_packed_kernel<T, 1>, plan, args, rows);
-      case 2: return launch(register_packed_kernel<T, 2>, plan, args, rows);
-      case 4: return launch(register_packed_kernel<T, 4>, plan, args, rows);
+    switch (how.packs) {
+      case 1: return launch(register_packed_kernel<T, 1>, how, args, rows);
+      case 2: return launch(register_packed_kernel<T, 2>, how, args, rows);
+      case 4: return launch(register_packed_kernel<T, 4>, how, args, rows);
       default: break;
     }
     if constexpr (sizeof(T) == 4) {  // the longest row of 16 bits has half as many packs
-      return launch(register_packed_kernel<T, 8>, plan, args, rows);
+      return launch(register_packed_kernel<T, 8>, how, args, rows);
     } else {
       return Status{Code::internal, "register_packed: no kernel has so many packs a thread"};
     }

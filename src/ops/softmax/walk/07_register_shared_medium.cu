@@ -10,12 +10,12 @@
 // The kernel is on_chip.cuh's, which both steps launch.
 
 #include "ops/softmax/walk/on_chip.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 
-Status register_shared_medium(const RowArgs& args, const Plan& plan) {
-  return launch_on_chip(args, plan);
+Status register_shared_medium(const RowArgs& args, const WalkLaunch& how) {
+  return launch_on_chip(args, how);
 }
 
 }  // namespace onepass::ops::softmax

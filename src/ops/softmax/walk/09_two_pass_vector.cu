@@ -8,7 +8,7 @@
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
 #include "ops/softmax/walk/chunk.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -26,9 +26,9 @@ __global__ void two_pass_vector_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status two_pass_vector(const RowArgs& args, const Plan& plan) {
+Status two_pass_vector(const RowArgs& args, const WalkLaunch& how) {
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(two_pass_vector_kernel<T>, plan, args, rows);
+    return launch(two_pass_vector_kernel<T>, how, args, rows);
   });
 }
 

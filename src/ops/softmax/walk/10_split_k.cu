@@ -9,7 +9,7 @@
 
 #include "merge/grid.cuh"
 #include "ops/softmax/walk/chunk.cuh"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -44,11 +44,11 @@ __global__ void split_k_finish(Rows<T> a, State<float>* partials, int chunks) {
 
 }  // namespace
 
-Status split_k(const RowArgs& args, const Plan& plan) {
+Status split_k(const RowArgs& args, const WalkLaunch& how) {
   auto* partials = reinterpret_cast<State<float>*>(args.workspace);
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    Status status = launch(split_k_fold<T>, plan, args, rows, partials, plan.split);
-    return status.ok() ? launch(split_k_finish<T>, plan, args, rows, partials, plan.split) : status;
+    Status status = launch(split_k_fold<T>, how, args, rows, partials, how.split);
+    return status.ok() ? launch(split_k_finish<T>, how, args, rows, partials, how.split) : status;
   });
 }
 

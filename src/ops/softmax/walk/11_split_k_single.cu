@@ -11,7 +11,7 @@
 #include "merge/grid.cuh"
 #include "ops/softmax/walk/chunk.cuh"
 #include "ops/softmax/walk/plan.hpp"
-#include "ops/softmax/variants.hpp"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -44,10 +44,10 @@ __global__ __launch_bounds__(
 
 }  // namespace
 
-Status split_k_single(const RowArgs& args, const Plan& plan) {
+Status split_k_single(const RowArgs& args, const WalkLaunch& how) {
   auto* partials = reinterpret_cast<State<float>*>(args.workspace);
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch_cooperative(split_k_single_kernel<T>, plan, args, rows, partials, plan.split);
+    return launch_cooperative(split_k_single_kernel<T>, how, args, rows, partials, how.split);
   });
 }
 

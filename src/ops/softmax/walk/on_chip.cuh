@@ -65,10 +65,10 @@ __global__ __launch_bounds__(1024) void on_chip_kernel(Rows<T> a, int staged) {
 }
 
 // With as much shared memory as planned.
-inline Status launch_on_chip(const RowArgs& args, const Plan& plan) {
-  const auto staged = static_cast<int>(plan.shared_bytes / kPackBytes);
+inline Status launch_on_chip(const RowArgs& args, const WalkLaunch& how) {
+  const auto staged = static_cast<int>(how.shared_bytes / kPackBytes);
   return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(on_chip_kernel<T>, plan, args, rows, staged);
+    return launch(on_chip_kernel<T>, how, args, rows, staged);
   });
 }
 

@@ -13,24 +13,39 @@
 #include "rows/cpu/limits.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::softmax::geometry {
+namespace onepass::ops::softmax {
 
-constexpr Plan block_a_row(const Problem& p, int threads, std::size_t shared = 0) {
-  return {.threads = threads, .blocks = blocks_for(p.rows), .shared_bytes = shared};
+struct WalkLaunch {
+  std::int64_t blocks = 0;
+  int threads = 0;
+  std::size_t shared_bytes = 0;
+  int packs = 0;                  // per thread, in registers
+  int split = 1;                  // blocks per row
+  std::size_t scratch_bytes = 0;  // of the workspace
+  bool resident = false;          // x is read from memory once
+
+  Plan plan() const;
+  bool operator==(const WalkLaunch&) const = default;
+};
+
+namespace geometry {
+
+constexpr WalkLaunch block_a_row(const Problem& p, int threads, std::size_t shared = 0) {
+  return {.blocks = blocks_for(p.rows), .threads = threads, .shared_bytes = shared};
 }
 
 // ---- textbook ---------------------------------------------------------------------------------
 
-inline Plan naive(const Problem& p, const Machine&) {
+inline WalkLaunch naive(const Problem& p, const Machine&) {
   constexpr int threads = 128;
-  return {.threads = threads, .blocks = blocks_for(ceil_div(p.rows, threads))};
+  return {.blocks = blocks_for(ceil_div(p.rows, threads)), .threads = threads};
 }
 
 // Threads past the row's last element would fold nothing, so a short row gets a small block: of 96
 // or 160 threads as well as of a power of two.
 inline constexpr int kScalarThreads = 256;
 
-inline Plan one_state_a_thread(const Problem& p, const Machine&) {
+inline WalkLaunch one_state_a_thread(const Problem& p, const Machine&) {
   const int threads = whole_warps(p.cols, kScalarThreads);
   return block_a_row(p, threads, sizeof(State<float>) * static_cast<std::size_t>(threads));
 }
@@ -42,19 +57,19 @@ constexpr int threads_for_cols(std::int64_t cols) {
 }
 
 // vec4 folds through shared memory, one float a thread.
-inline Plan vec4(const Problem& p, const Machine&) {
+inline WalkLaunch vec4(const Problem& p, const Machine&) {
   const int threads = threads_for_cols(p.cols);
   return block_a_row(p, threads, sizeof(float) * static_cast<std::size_t>(threads));
 }
 
-inline Plan packs(const Problem& p, const Machine&) {
+inline WalkLaunch packs(const Problem& p, const Machine&) {
   return block_a_row(p, threads_for_cols(p.cols));
 }
 
 // Packs that a thread loads before it uses any: enough bytes on their way to keep the memory busy.
 inline constexpr int kInFlight = 4;
 
-inline Plan two_pass_vector(const Problem& p, const Machine&) {
+inline WalkLaunch two_pass_vector(const Problem& p, const Machine&) {
   return block_a_row(p, whole_warps(ceil_div(p.cols, pack_lanes(p.in) * kInFlight), 1024));
 }
 
@@ -70,29 +85,29 @@ constexpr int packs_a_thread(std::int64_t packs) {
   return each;
 }
 
-inline Plan register_packed(const Problem& p, const Machine&) {
+inline WalkLaunch register_packed(const Problem& p, const Machine&) {
   const std::int64_t packs = most_packs(p.cols, p.in);
   const int each = packs_a_thread(packs);
-  Plan plan = block_a_row(p, whole_warps(ceil_div(packs, each), 1024));
-  plan.packs = each;
-  plan.resident = true;
-  return plan;
+  WalkLaunch launch = block_a_row(p, whole_warps(ceil_div(packs, each), 1024));
+  launch.packs = each;
+  launch.resident = true;
+  return launch;
 }
 
 // Part of a row in shared memory, the rest in registers: at most this many packs a thread.
 inline constexpr int kHeldPacks = 8;
 
 // The first `shared` packs in shared memory.
-constexpr Plan on_chip(const Problem& p, int threads, std::int64_t shared) {
-  Plan plan = block_a_row(p, threads, static_cast<std::size_t>(shared * kPackBytes));
-  plan.resident = true;
-  return plan;
+constexpr WalkLaunch on_chip(const Problem& p, int threads, std::int64_t shared) {
+  WalkLaunch launch = block_a_row(p, threads, static_cast<std::size_t>(shared * kPackBytes));
+  launch.resident = true;
+  return launch;
 }
 
 inline constexpr std::int64_t kMediumCols = 32768;
 inline constexpr std::int64_t kMediumShared = 32 << 10;
 
-inline Plan register_shared_medium(const Problem& p, const Machine&) {
+inline WalkLaunch register_shared_medium(const Problem& p, const Machine&) {
   // Four packs a thread, two of them in shared memory; of longer rows more, in registers.
   const int threads = whole_warps(ceil_div(most_packs(p.cols, p.in), 4), 1024);
   return on_chip(p, threads, std::min<std::int64_t>(2 * threads, kMediumShared / kPackBytes));
@@ -102,7 +117,7 @@ inline Plan register_shared_medium(const Problem& p, const Machine&) {
 // too.
 inline constexpr int kMergeShared = 1024;
 
-inline Plan register_shared_extreme(const Problem& p, const Machine&) {
+inline WalkLaunch register_shared_extreme(const Problem& p, const Machine&) {
   const std::int64_t packs = most_packs(p.cols, p.in);
   const int threads = whole_warps(ceil_div(packs, kHeldPacks), 1024);
   return on_chip(p, threads, std::max<std::int64_t>(0, packs - threads * kHeldPacks));
@@ -126,15 +141,15 @@ constexpr int chunks(const Problem& p, std::int64_t blocks) {
   return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(useful, 1)));
 }
 
-inline Plan split_rows(const Problem& p, const Machine& m, int blocks_a_processor) {
+inline WalkLaunch split_rows(const Problem& p, const Machine& m, int blocks_a_processor) {
   const std::int64_t full = std::int64_t{m.gpu.processors} * blocks_a_processor;
-  Plan plan{.threads = kSplitThreads, .split = chunks(p, full)};
-  plan.blocks = blocks_for(p.rows * plan.split);
-  plan.scratch_bytes = static_cast<std::size_t>(p.rows * plan.split) * sizeof(State<float>);
-  return plan;
+  WalkLaunch launch{.threads = kSplitThreads, .split = chunks(p, full)};
+  launch.blocks = blocks_for(p.rows * launch.split);
+  launch.scratch_bytes = static_cast<std::size_t>(p.rows * launch.split) * sizeof(State<float>);
+  return launch;
 }
 
-inline Plan split_k(const Problem& p, const Machine& m) {
+inline WalkLaunch split_k(const Problem& p, const Machine& m) {
   return split_rows(p, m, m.gpu.processor_threads / kSplitThreads);
 }
 
@@ -142,10 +157,10 @@ inline Plan split_k(const Problem& p, const Machine& m) {
 // compiled for this many.
 inline constexpr int kResidentBlocks = 4;
 
-inline Plan split_k_single(const Problem& p, const Machine& m) {
-  Plan plan = split_rows(p, m, kResidentBlocks);
-  plan.blocks = std::min<std::int64_t>(plan.blocks, m.gpu.processors * kResidentBlocks);
-  return plan;
+inline WalkLaunch split_k_single(const Problem& p, const Machine& m) {
+  WalkLaunch launch = split_rows(p, m, kResidentBlocks);
+  launch.blocks = std::min<std::int64_t>(launch.blocks, m.gpu.processors * kResidentBlocks);
+  return launch;
 }
 
 // ---- limits -----------------------------------------------------------------------------------
@@ -176,4 +191,5 @@ inline std::string refuse_extreme(const Problem& p, const Machine& m) {
   return refuse_more_than(extreme_cols(p.in, m), p, m);
 }
 
-}  // namespace onepass::ops::softmax::geometry
+}  // namespace geometry
+}  // namespace onepass::ops::softmax

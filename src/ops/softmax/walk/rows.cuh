@@ -5,7 +5,7 @@
 #include <cuda_runtime.h>
 
 #include "core/cuda/pack.cuh"
-#include "onepass/plan.hpp"
+#include "ops/softmax/walk/plan.hpp"
 #include "rows/args.hpp"
 #include "runtime/launch.hpp"
 
@@ -41,29 +41,29 @@ Status with_rows(const RowArgs& args, Body body) {
 
 // Launches kernel(rows, more...) as planned.
 template <class T, class... More>
-Status launch(void (*kernel)(Rows<T>, More...), const Plan& plan, const RowArgs& args, Rows<T> rows,
+Status launch(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const RowArgs& args, Rows<T> rows,
               More... more) {
-  if (plan.shared_bytes > 0) {
-    if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), plan.shared_bytes);
+  if (how.shared_bytes > 0) {
+    if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), how.shared_bytes);
         !status.ok()) {
       return status;
     }
   }
-  kernel<<<static_cast<unsigned>(plan.blocks), static_cast<unsigned>(plan.threads),
-           plan.shared_bytes, static_cast<cudaStream_t>(args.queue.stream)>>>(rows, more...);
-  return launch_status(plan.variant);
+  kernel<<<static_cast<unsigned>(how.blocks), static_cast<unsigned>(how.threads),
+           how.shared_bytes, static_cast<cudaStream_t>(args.queue.stream)>>>(rows, more...);
+  return launch_status("softmax's walk");
 }
 
 // The same with all blocks on the GPU at once, so that they can wait for each other.
 template <class T, class... More>
-Status launch_cooperative(void (*kernel)(Rows<T>, More...), const Plan& plan, const RowArgs& args,
+Status launch_cooperative(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const RowArgs& args,
                           Rows<T> rows, More... more) {
   void* arguments[] = {&rows, &more...};
   cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel),
-                              static_cast<unsigned>(plan.blocks),
-                              static_cast<unsigned>(plan.threads), arguments, plan.shared_bytes,
+                              static_cast<unsigned>(how.blocks),
+                              static_cast<unsigned>(how.threads), arguments, how.shared_bytes,
                               static_cast<cudaStream_t>(args.queue.stream));
-  return launch_status(plan.variant);
+  return launch_status("softmax's walk");
 }
 
 }  // namespace onepass::ops::softmax

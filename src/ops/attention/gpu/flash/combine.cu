@@ -8,8 +8,8 @@
 #include "core/cuda/dependent.cuh"
 #include "core/divisor.hpp"
 #include "merge/warp.cuh"
-#include "ops/attention/gpu/partial.cuh"
-#include "ops/attention/gpu/split_kv.hpp"
+#include "ops/attention/gpu/flash/partial.cuh"
+#include "ops/attention/gpu/flash/split_kv.hpp"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {

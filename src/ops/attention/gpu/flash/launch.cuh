@@ -1,8 +1,8 @@
-// The launches of 10_mma and 11_decode for one dim.
+// The launches of flash_mma and gpu_decode for one dim.
 #pragma once
 
 #include "ops/attention/gpu/flash/mainloop.cuh"
-#include "ops/attention/gpu/instances.hpp"
+#include "ops/attention/gpu/flash/variants.hpp"
 
 namespace onepass::ops::attention {
 

@@ -1,11 +1,11 @@
-// Flash attention by the tensor cores of one warp at a time: the kernel of 10_mma and 11_decode.
+// Flash attention by the tensor cores of one warp at a time: the kernel of flash_mma and gpu_decode.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
 #include "ops/attention/gpu/flash/plan.hpp"
-#include "ops/attention/gpu/partial.cuh"
+#include "ops/attention/gpu/flash/partial.cuh"
 #include "ops/attention/gpu/packed.cuh"
-#include "ops/attention/gpu/split_kv.hpp"
+#include "ops/attention/gpu/flash/split_kv.hpp"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {

@@ -15,7 +15,6 @@ namespace onepass::attention_launch {
 // The kernels of warps: tiles of so many keys against rows, which are the queries of a kv head with all the heads that
 // share it.
 inline constexpr int kFlashKeys = 64;
-inline constexpr std::int64_t kFewRows = 16;  // that one warp has
 
 // What a kernel is compiled for: the dim of q and k, and the columns of v that a block sums.
 struct FlashDims {
@@ -69,7 +68,7 @@ constexpr int found_bytes(FlashDims dims, int rows) {
   return rows * (dims.columns + kFoundPadding + 2) * static_cast<int>(sizeof(float));
 }
 
-// Rows and threads of a block of 10_mma.
+// Rows and threads of a block of flash_mma.
 constexpr int flash_rows(FlashDims dims) { return dims.dim <= 192 ? 128 : 64; }
 constexpr int flash_threads(FlashDims dims) { return dims.dim == 192 ? 256 : 128; }
 

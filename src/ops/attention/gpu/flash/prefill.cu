@@ -1,4 +1,4 @@
-// attention/10_mma: flash attention by the tensor cores of one warp at a time.
+// attention/flash_mma: flash attention by the tensor cores of one warp at a time.
 //
 // Idea    a block has 64 or 128 rows in shared memory and registers, and walks over tiles of 64 or 128 keys. While the scores of
 //         a tile are computed its values come, and while these are summed the next keys do: two blocks an SM
@@ -11,7 +11,7 @@
 //
 // The kernel is flash.cuh's; dims/flash_*.cu compile it.
 
-#include "ops/attention/gpu/instances.hpp"
+#include "ops/attention/gpu/flash/variants.hpp"
 
 namespace onepass::ops::attention {
 

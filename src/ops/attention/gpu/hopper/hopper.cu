@@ -1,9 +1,9 @@
-// attention/20_hopper: the tensor cores, the copy engine and the exponentials of a Hopper GPU, all at once.
+// attention/hopper: the tensor cores, the copy engine and the exponentials of a Hopper GPU, all at once.
 //
 // Idea    a warpgroup loads, two or three compute. Each has 64 rows of queries: scores of a tile of keys while the
 //         values of the tile before are summed, and exponentials while other warpgroups have the tensor cores,
 //         relative to the maximum of a row's first tile. Blocks stay and take tile after tile.
-// Versus  10_mma: the operands of the products lie in shared memory, and nobody waits for a load or for a product.
+// Versus  flash_mma: the operands of the products lie in shared memory, and nobody waits for a load or for a product.
 // Bytes   q and o once; k and v once a tile of queries, from L2 where a few heads fit there.
 // Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks; lengths and
 //         offsets up to dim 192.
@@ -11,7 +11,7 @@
 //
 // The kernel is hopper_launch.cuh's; dims/hopper_*.cu compile it.
 
-#include "ops/attention/gpu/instances.hpp"
+#include "ops/attention/gpu/hopper/variants.hpp"
 
 namespace onepass::ops::attention {
 

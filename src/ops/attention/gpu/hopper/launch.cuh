@@ -1,10 +1,10 @@
-// The kernel of 20_hopper and its launches for one dim.
+// The kernel of hopper and its launches for one dim.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
 #include "ops/attention/gpu/hopper/plan.hpp"
 #include "ops/attention/gpu/hopper/mainloop.cuh"
-#include "ops/attention/gpu/instances.hpp"
+#include "ops/attention/gpu/hopper/variants.hpp"
 #include "runtime/launch.cuh"
 #include "ops/attention/gpu/hopper/tensor_map.hpp"
 

@@ -1,19 +1,21 @@
-// The kernels that are long to compile: each dim has files of its own, flash/dim_*.cu and hopper/dim_*.cu, so that cores share the work.
+// The variants of flash attention, and the kernels that are long to compile: each dim has a file of its own, dim_*.cu, so that
+// cores share the work.
 #pragma once
 
-#include "ops/attention/gpu/variants.hpp"
+#include "onepass/status.hpp"
+#include "ops/attention/args.hpp"
+#include "ops/attention/gpu/flash/plan.hpp"
 
 namespace onepass::ops::attention {
+
+Status flash_mma(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+Status gpu_decode(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
 
 // For dims up to Dim, from the one before: 64, 96, 128, 192, 256, 512.
 template <int Dim>
 Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
 template <int Dim>
 Status gpu_decode_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
-
-// For Dim: 64, 96, 128, 192, 256.
-template <int Dim>
-Status gpu_hopper_of(const AttentionArgs& args, const attention_launch::HopperLaunch& launch);
 
 // Calls body.operator()<Dim>() with the least of the dims that has room for a head.
 template <class Body>

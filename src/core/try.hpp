@@ -1,0 +1,10 @@
+// Errors are values: how a function passes one on.
+#pragma once
+
+#include "onepass/status.hpp"
+
+// Returns a failure to the caller.
+#define ONEPASS_TRY(expression)                                             \
+  do {                                                                      \
+    if (::onepass::Status status = (expression); !status.ok()) return status; \
+  } while (false)

@@ -1,0 +1,54 @@
+// What a variant was decided to run with: a type for each family of kernels. A kernel's launcher takes its own.
+#pragma once
+
+#include <variant>
+
+#include "ops/attention/cpu/plan.hpp"
+#include "ops/attention/gpu/flash/plan.hpp"
+#include "ops/attention/gpu/hopper/plan.hpp"
+#include "ops/attention/gpu/plan.hpp"
+#include "ops/attention/walk/plan.hpp"
+#include "ops/loss/gpu/plan.hpp"
+#include "ops/select/gpu/plan.hpp"
+#include "ops/select/walk/plan.hpp"
+#include "ops/softmax/walk/plan.hpp"
+#include "rows/cpu/plan.hpp"
+#include "rows/gpu/plan.hpp"
+
+namespace onepass {
+
+using Launch =
+    std::variant<CpuLaunch, gpu_rows::GroupLaunch, gpu_rows::BlockLaunch, gpu_rows::GridLaunch,
+                 gpu_rows::WeightedLaunch, gpu_choose::SelectLaunch, gpu_choose::StreamLaunch,
+                 gpu_choose::LanesLaunch, gpu_choose::SortLaunch, CpuAttentionLaunch,
+                 attention_launch::SimtLaunch, attention_launch::FlashLaunch,
+                 attention_launch::HopperLaunch, ops::softmax::WalkLaunch, ops::topk::WalkLaunch,
+                 ops::attention::WalkLaunch>;
+
+// Of a variant of alternatives, those of Launch.
+template <class... Some>
+Launch widened(const std::variant<Some...>& some) {
+  return std::visit([](const auto& launch) -> Launch { return launch; }, some);
+}
+
+// What a launch asks for of the workspace, or per worker.
+inline std::size_t scratch_bytes(const Launch& launch) {
+  return std::visit(
+      [](const auto& each) -> std::size_t {
+        if constexpr (requires { each.scratch_bytes; }) return each.scratch_bytes;
+        return 0;
+      },
+      launch);
+}
+
+// Whether it reads x from memory once.
+inline bool resident(const Launch& launch) {
+  return std::visit(
+      [](const auto& each) {
+        if constexpr (requires { each.resident; }) return each.resident;
+        return true;
+      },
+      launch);
+}
+
+}  // namespace onepass

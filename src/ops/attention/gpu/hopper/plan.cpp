@@ -1,0 +1,13 @@
+#include "ops/attention/gpu/hopper/plan.hpp"
+
+#include "core/reasons.hpp"
+
+namespace onepass::attention_launch {
+
+Plan HopperLaunch::plan() const {
+  return {.threads = tile.threads(),
+          .blocks = blocks,
+          .details = text_of("tile=", tile.rows(), "x", tile.keys, word(" paired", paired))};
+}
+
+}  // namespace onepass::attention_launch

@@ -1,0 +1,14 @@
+#include "ops/select/walk/plan.hpp"
+
+#include "core/reasons.hpp"
+
+namespace onepass::ops::topk {
+
+Plan WalkLaunch::plan() const {
+  return {.threads = threads,
+          .blocks = blocks,
+          .scratch_bytes = scratch_bytes,
+          .details = resident ? "resident" : "reread"};
+}
+
+}  // namespace onepass::ops::topk
