@@ -96,18 +96,19 @@ struct LossBody {
     }
   }
 
-  // Relative to m, so that a large offset common to the row costs no digits.
+  // Relative to m, so that a large offset common to the row costs no digits; in double, since a distance from m may be past the
+  // largest float where what is left of it by the smoothing is not.
   T loss_of(const Row& row, const Partial& total, T lse, Keep<T>& keep) const {
-    const State<T> state = narrow<T>(total.state);
-    if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
+    const auto state = narrow<double>(total.state);
+    if (state.d == 0) return -minus_infinity<T>();  // every class has probability 0
     const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
-    const T log_d = static_cast<T>(std::log(total.state.d + total.state.lost));
-    const T smoothing = static_cast<T>(args.label_smoothing);
-    T loss = smoothing < T(1) ? (T(1) - smoothing) * ((state.m - z) + log_d) : T(0);
-    if (smoothing > T(0)) {
-      loss += smoothing * (static_cast<T>(total.state.m - total.sum / total.count) + log_d);
-    }
-    return args.z_loss == 0 ? loss : loss + static_cast<T>(args.z_loss) * lse * lse;
+    const double log_d = std::log(state.d);
+    const double smoothing = args.label_smoothing;
+    double loss =
+        smoothing < 1 ? (1 - smoothing) * ((state.m - static_cast<double>(z)) + log_d) : 0;
+    if (smoothing > 0) loss += smoothing * ((state.m - total.sum / total.count) + log_d);
+    const auto square = static_cast<double>(lse) * static_cast<double>(lse);
+    return static_cast<T>(args.z_loss == 0 ? loss : loss + args.z_loss * square);
   }
 };
 

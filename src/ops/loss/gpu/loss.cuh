@@ -226,12 +226,16 @@ class LossRow {
     const State<T> state = state_of(total);
     if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
     const T log_d = log(state.d);
+    // Halves: a distance from m may be past the largest number where what the smoothing leaves of it is not.
+    constexpr T kHalf = T(0.5);
+    const T half_m = state.m * kHalf;
+    const T half_log = log_d * kHalf;
+    const auto share = [&](T part, T half_z) { return part * T(2) * ((half_m - half_z) + half_log); };
     // With a smoothing of 1 the target has no say, not even where it is hidden.
-    T loss =
-        smoothing() < T(1) ? (T(1) - smoothing()) * ((state.m - target_logit()) + log_d) : T(0);
+    T loss = smoothing() < T(1) ? share(T(1) - smoothing(), target_logit() * kHalf) : T(0);
     if constexpr (kSmooths) {
       if (smoothing() > T(0)) {
-        loss += smoothing() * ((state.m - total.sum / total.count / kPart) + log_d);
+        loss += share(smoothing(), total.sum / total.count / kPart * kHalf);
       }
     }
     return args_.z_loss == 0 ? loss : loss + static_cast<T>(args_.z_loss) * lse * lse;
