@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/apparatus.hpp"
 #include "cli/fill.hpp"
 #include "oracle/oracle.hpp"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cli/apparatus.hpp"
 #include "cli/sanitizers.hpp"
 #include "core/number.hpp"
 

@@ -17,7 +17,7 @@
 #include "dispatch/choose.hpp"
 #include "rows/gpu/policy.hpp"
 #include "dispatch/variant.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass::cli {

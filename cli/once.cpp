@@ -8,7 +8,7 @@
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 
 namespace onepass::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/peers_cudnn.hpp"
 #include "core/problem.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "runtime/workers.hpp"
 
 #ifdef ONEPASS_HAS_ONEDNN

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -45,8 +44,7 @@ Status check_reachable(std::string_view argument, const void* data);
 // being captured, unless it has as much already.
 Status workspace(void* stream, std::size_t bytes, std::byte*& out);
 
-// ---- for the program and the tests: buffers, waiting, timing --------------------------------------
-
+// Memory of the GPU.
 class Buffer {
  public:
   Status allocate(std::size_t bytes);
@@ -61,38 +59,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-Status upload(std::byte* to, const void* from, std::size_t bytes);
-Status download(void* to, const std::byte* from, std::size_t bytes);
-// Queued on the default stream.
-Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
-Status fill(std::byte* to, int value, std::size_t bytes);
-// Queues a kernel that lets the next one begin, and takes its time: until it ends the first bytes of the arrays (of kMostLate
-// of them) are all ones. Who does not wait for it reads these, or finds what it wrote undone.
-inline constexpr std::size_t kMostLate = 32;
-Status arrive_late(std::span<const std::span<std::byte>> arrays);
-
 // Waits for everything queued; tells what went wrong in any of it.
 Status synchronize();
-
-// Points in the default stream's time.
-class Stopwatch {
- public:
-  explicit Stopwatch(std::size_t marks);
-  ~Stopwatch();
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  void mark(std::size_t index);
-  // Between two marks, once both are reached; NaN when they were never set.
-  double microseconds(std::size_t from, std::size_t to) const;
-
- private:
-  struct Events;
-  std::unique_ptr<Events> events_;
-};
-
-// What lies between is what a profiler looks at.
-void profiler_start();
-void profiler_stop();
 
 }  // namespace onepass::gpu

@@ -1,6 +1,5 @@
 // The GPU through CUDA's runtime: all of its calls but the launches.
 
-#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 #include <cctype>
@@ -134,6 +133,10 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 
 }  // namespace
 
+Status cuda_status(int error, std::string_view doing) {
+  return status_of(static_cast<cudaError_t>(error), doing);
+}
+
 Status launch_status(std::string_view variant) {
   const cudaError_t error = cudaGetLastError();
   return error == cudaSuccess ? Status{} : status_of(error, text_of("launching ", variant));
@@ -259,50 +262,7 @@ Status Buffer::allocate(std::size_t bytes) {
   return {};
 }
 
-Status upload(std::byte* to, const void* from, std::size_t bytes) {
-  return status_of(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying to the GPU");
-}
-
-Status download(void* to, const std::byte* from, std::size_t bytes) {
-  return status_of(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copying from the GPU");
-}
-
-Status copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  return status_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr), "copying");
-}
-
-Status fill(std::byte* to, int value, std::size_t bytes) {
-  return status_of(cudaMemsetAsync(to, value, bytes, nullptr), "filling");
-}
-
 Status synchronize() { return status_of(cudaDeviceSynchronize(), "running"); }
-
-struct Stopwatch::Events {
-  std::vector<cudaEvent_t> list;
-};
-
-Stopwatch::Stopwatch(std::size_t marks) : events_(std::make_unique<Events>()) {
-  events_->list.resize(marks);
-  for (cudaEvent_t& event : events_->list) cudaEventCreate(&event);
-}
-
-Stopwatch::~Stopwatch() {
-  for (cudaEvent_t event : events_->list) cudaEventDestroy(event);
-}
-
-void Stopwatch::mark(std::size_t index) { cudaEventRecord(events_->list[index], nullptr); }
-
-double Stopwatch::microseconds(std::size_t from, std::size_t to) const {
-  float milliseconds = NAN;
-  if (cudaEventElapsedTime(&milliseconds, events_->list[from], events_->list[to]) != cudaSuccess) {
-    cudaGetLastError();
-    return NAN;
-  }
-  return milliseconds * 1e3;
-}
-
-void profiler_start() { cudaProfilerStart(); }
-void profiler_stop() { cudaProfilerStop(); }
 
 }  // namespace gpu
 }  // namespace onepass

@@ -8,6 +8,9 @@
 
 namespace onepass {
 
+// A cudaError_t as a Status: what could not be done, in words.
+Status cuda_status(int error, std::string_view doing);
+
 // How the launch just made went. An error of an earlier kernel that has come to light meanwhile is
 // told as such.
 Status launch_status(std::string_view variant);

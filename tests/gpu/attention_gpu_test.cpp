@@ -11,7 +11,7 @@
 
 #include "core/number.hpp"
 #include "onepass/onepass.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "tests/support/graph.hpp"
 
 namespace onepass {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "onepass/ops.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"
 

@@ -10,7 +10,7 @@
 #include "cli/verify.hpp"
 #include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 
 #ifdef ONEPASS_HAS_CUDA
 #include <cuda_runtime_api.h>

@@ -15,7 +15,7 @@
 #include "dispatch/choose.hpp"
 #include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "tests/kernels/fake_runtime.hpp"
 
 namespace onepass {

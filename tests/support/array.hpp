@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 
 namespace onepass {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/cuda/dependent.cuh"
-#include "runtime/gpu.hpp"
+#include "cli/apparatus.hpp"
 #include "runtime/launch.hpp"
 
 namespace onepass::gpu {
