@@ -57,9 +57,7 @@ std::string problem_text(const Flags& flags, Op op, const std::string& dtype) {
 Status collect(const Flags& flags, std::vector<Case>& cases) {
   Case c;
   if (!flags.op.empty()) {
-    const auto op = op_named(flags.op);
-    if (!op) return {Code::invalid_argument, fmt::format("op: there is no '{}'", flags.op)};
-    c.op = *op;
+    if (Status status = parse_op(flags.op, c.op); !status.ok()) return status;
   }
   std::vector<Case> given;
   if (!flags.workload.empty()) {

@@ -11,6 +11,7 @@
 
 #include "cli/attention.hpp"
 #include "cli/files.hpp"
+#include "core/nearest.hpp"
 #include "dispatch/variant.hpp"
 
 namespace onepass::cli {
@@ -135,26 +136,49 @@ bool set_option(std::string_view key, std::string_view value, Case& c, bool& kno
   return false;
 }
 
+constexpr std::pair<std::string_view, bool Case::*> kFlags[] = {
+    {"lse", &Case::lse},
+    {"in_place", &Case::in_place},
+    {"batch_invariant", &Case::batch_invariant},
+    {"ignore", &Case::ignore},
+    {"weights", &Case::weights},
+    {"probabilities", &Case::probabilities},
+    {"loss", &Case::loss},
+    {"unsorted", &Case::unsorted},
+    {"target", &Case::target},
+    {"bias", &Case::bias},
+    {"renormalize", &Case::renormalize},
+    {"broadcast", &Case::broadcast},
+    {"causal", &Case::causal},
+    {"lengths", &Case::lengths},
+    {"alibi", &Case::alibi},
+    {"sinks", &Case::sinks},
+    {"offsets", &Case::ragged},
+    {"bshd", &Case::bshd},
+};
+
 bool set_flag(std::string_view word, Case& c) {
-  if (word == "lse") return c.lse = true;
-  if (word == "in_place") return c.in_place = true;
-  if (word == "batch_invariant") return c.batch_invariant = true;
-  if (word == "ignore") return c.ignore = true;
-  if (word == "weights") return c.weights = true;
-  if (word == "probabilities") return c.probabilities = true;
-  if (word == "loss") return c.loss = true;
-  if (word == "unsorted") return c.unsorted = true;
-  if (word == "target") return c.target = true;
-  if (word == "bias") return c.bias = true;
-  if (word == "renormalize") return c.renormalize = true;
-  if (word == "broadcast") return c.broadcast = true;
-  if (word == "causal") return c.causal = true;
-  if (word == "lengths") return c.lengths = true;
-  if (word == "alibi") return c.alibi = true;
-  if (word == "sinks") return c.sinks = true;
-  if (word == "offsets") return c.ragged = true;
-  if (word == "bshd") return c.bshd = true;
+  for (const auto& [name, flag] : kFlags) {
+    if (name == word) return c.*flag = true;
+  }
   return false;
+}
+
+constexpr std::string_view kKeys[] = {
+    "axis",    "scale",  "temperature", "softcap", "mask",   "window",   "smoothing", "z_loss",
+    "reduction", "k",    "values",      "index",   "top_k",  "top_p",    "min_p",     "score",
+    "keys",    "kv_heads", "page",      "split",   "pad",    "step",     "offset",    "out_offset",
+    "threads", "seed",   "fill",        "variant", "device", "isa"};
+
+// All words without a value.
+std::vector<std::string_view> plain_words() {
+  std::vector<std::string_view> all;
+  for (const Op op : kAllOps) all.push_back(name(op));
+  for (const auto& [word, flag] : kFlags) all.push_back(word);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    all.push_back(name(dtype));
+  }
+  return all;
 }
 
 // What a word says of a problem: its key, or what a word without one stands for.
@@ -172,7 +196,8 @@ Status parse_word(std::string_view word, bool& has_shape, Case& c) {
     bool known = false;
     if (set_option(word.substr(0, equals), word.substr(equals + 1), c, known)) return {};
     return known ? bad("problem: bad value in '{}'", word)
-                 : bad("problem: unknown key in '{}'", word);
+                 : bad("problem: unknown key in '{}'{}", word,
+                       did_you_mean(word.substr(0, equals), kKeys));
   }
   if (const auto op = op_named(word)) {
     c.op = *op;
@@ -185,7 +210,8 @@ Status parse_word(std::string_view word, bool& has_shape, Case& c) {
   }
   const std::size_t colon = word.find(':');
   if (Status status = parse_dtype(word.substr(0, colon), c.in); !status.ok()) {
-    return bad("problem: '{}' is no op, shape, dtype, flag or key=value", word);
+    return bad("problem: '{}' is no op, shape, dtype, flag or key=value{}", word,
+               did_you_mean(word, plain_words()));
   }
   c.out = c.in;
   return colon == std::string_view::npos ? Status{} : parse_dtype(word.substr(colon + 1), c.out);
@@ -262,6 +288,16 @@ bool parse_values(std::string_view text, TopkValues& out) {
     return true;
   }
   return false;
+}
+
+Status parse_op(std::string_view text, Op& out) {
+  if (const auto op = op_named(text)) {
+    out = *op;
+    return {};
+  }
+  std::vector<std::string_view> ops;
+  for (const Op op : kAllOps) ops.push_back(name(op));
+  return bad("op: there is no '{}'{}", text, did_you_mean(text, ops));
 }
 
 Status parse_case(std::string_view text, Case& out) {

@@ -85,6 +85,9 @@ struct Case {
 };
 
 // Without `op` in the text, the op of `out` stays.
+// An op by its name, or the nearest that there is.
+Status parse_op(std::string_view text, Op& out);
+
 Status parse_case(std::string_view text, Case& out);
 std::string to_string(const Case& c);
 

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "cli/commands.hpp"
+#include "core/nearest.hpp"
 
 namespace onepass::cli {
 
@@ -19,16 +20,32 @@ Option& Option::required() {
   option_->required();
   return *this;
 }
+namespace {
+
+// As a check of the parser's: what is wrong with a text, or nothing.
+template <class Accept>
+auto number_that(Accept accept, const std::string& words) {
+  return [=](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool whole = end != text.c_str() && *end == 0;
+    return whole && accept(value) ? std::string() : fmt::format("{} is not {}", text, words);
+  };
+}
+
+}  // namespace
+
 Option& Option::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(number_that([](double v) { return v > 0; }, "a positive number"));
   return *this;
 }
 Option& Option::non_negative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(number_that([](double v) { return v >= 0; }, "0 or a positive number"));
   return *this;
 }
 Option& Option::within(double least, double most) {
-  option_->check(CLI::Range(least, most));
+  option_->check(number_that([=](double v) { return v >= least && v <= most; },
+                             fmt::format("between {} and {}", least, most)));
   return *this;
 }
 Option& Option::one_of(const std::vector<std::string>& words) {
@@ -117,10 +134,23 @@ int CommandLine::run(int argc, char** argv) {
     if (words.empty() || !app_->get_subcommands().empty()) return tell(*app_, error);
     std::vector<std::string> known;
     for (const CLI::App* command : app_->get_subcommands({})) known.push_back(command->get_name());
-    fmt::print(stderr, "onepass: there is no {} '{}'; the subcommands are {}\n",
+    fmt::print(stderr, "onepass: there is no {} '{}'{}; the subcommands are {}\n",
                words[0].starts_with('-') ? "option" : "subcommand", words[0],
-               fmt::join(known, ", "));
+               did_you_mean(words[0], known), fmt::join(known, ", "));
     return kUsage;
+  } catch (const CLI::ExtrasError& error) {
+    const CLI::App& command = *app_->get_subcommands().front();
+    std::vector<std::string> known;
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+    for (const std::string& word : app_->remaining(true)) {
+      if (!word.starts_with("--")) continue;
+      fmt::print(stderr, "onepass: {} has no option {}{}; `onepass {} --help` lists them\n",
+                 command.get_name(), word, did_you_mean(word, known), command.get_name());
+      return kUsage;
+    }
+    return tell(*app_, error);
   } catch (const CLI::ParseError& error) {
     return tell(*app_, error);
   }

@@ -17,9 +17,7 @@ namespace {
 Status collect(const ProfileRequest& request, std::vector<Case>& cases) {
   Case c;
   if (!request.op.empty()) {
-    const auto op = op_named(request.op);
-    if (!op) return {Code::invalid_argument, fmt::format("op: there is no '{}'", request.op)};
-    c.op = *op;
+    if (Status status = parse_op(request.op, c.op); !status.ok()) return status;
   }
   std::vector<std::string> texts;
   if (!request.problem.empty()) texts.push_back(request.problem);

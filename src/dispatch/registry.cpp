@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/nearest.hpp"
 #include "dispatch/variant.hpp"
 #include "ops/attention/cpu/variants.hpp"
 #include "ops/attention/gpu/hopper/policy.hpp"
@@ -129,8 +130,10 @@ const Variant* find_variant(Op op, std::string_view name) {
 Status no_such_variant(Op op, std::string_view wanted) {
   std::string text =
       "variant: " + std::string(name(op)) + " has no '" + std::string(wanted) + "'; it has";
-  for (const Variant& v : variants(op)) text += " " + std::string(v.name);
-  return {Code::invalid_argument, text};
+  std::vector<std::string_view> names;
+  for (const Variant& v : variants(op)) names.push_back(v.name);
+  for (const std::string_view each : names) text += " " + std::string(each);
+  return {Code::invalid_argument, text + did_you_mean(wanted, names)};
 }
 
 }  // namespace onepass

@@ -180,7 +180,10 @@ void expect_mistakes(std::initializer_list<Mistake> mistakes) {
 }
 
 TEST(CaseMistakeTest, Words) {
-  for (const std::string word : {"softmux", "-3", "LSE", "i32", "f8:f32", "x4", "lse,ignore"}) {
+  expect_mistakes({{"4x4 softmux",
+                    "problem: 'softmux' is no op, shape, dtype, flag or key=value (did you mean "
+                    "'softmax'?)"}});
+  for (const std::string word : {"quux", "-3", "LSE", "int8", "f8:f32", "x4", "lse,ignore"}) {
     expect_mistakes(
         {{"4x4 " + word, "problem: '" + word + "' is no op, shape, dtype, flag or key=value"}});
   }

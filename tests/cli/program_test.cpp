@@ -7,6 +7,7 @@
 
 #include "dispatch/machines.hpp"
 #include "cli/call.hpp"
+#include "cli/table.hpp"
 #include "core/machine.hpp"
 #include "dispatch/variant.hpp"
 #include "tests/support/program.hpp"
@@ -93,6 +94,32 @@ TEST_F(ProgramTest, OutputThatIsLostIsAnError) {
 
 // ---- list -------------------------------------------------------------------------------------
 
+TEST_F(ProgramTest, ListFitsATerminalAndSaysOnceWhatCannotRun) {
+  std::istringstream lines(good({"list", "--op", "softmax"}).out);
+  int reasons = 0;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(display_width(line), 100U) << line;
+    reasons += contains(line, "softmax on a GPU, but not here") ? 1 : 0;
+  }
+  EXPECT_LE(reasons, 1);
+  EXPECT_FALSE(contains(good({"list", "--op", "softmax"}).out, "attention"));
+  for (const json& row : json::parse(good({"list", "--role", "ship", "--json"}).out)) {
+    EXPECT_EQ(row.at("role"), "ship");
+  }
+  bad({"list", "--op", "softmux"}, kUsage, {"there is no 'softmux' (did you mean 'softmax'?)"});
+  bad({"list", "--role", "shop"}, kUsage, {"shop"});
+}
+
+TEST_F(ProgramTest, TheNearestNameIsSuggested) {
+  bad({"verify", "softmox", "4x4"}, kUsage, {"'softmox'", "did you mean 'softmax'?"});
+  bad({"verify", "softmax", "4x4", "bf61"}, kUsage, {"did you mean 'bf16'?"});
+  bad({"verify", "softmax", "4x4", "temperatur=2"}, kUsage, {"did you mean 'temperature'?"});
+  bad({"explain", "softmax", "4x4", "variant=cpu_rows"}, kUsage, {"did you mean 'cpu_row'?"});
+  bad({"bench", "softmax", "--rovs", "3"}, kUsage, {"no option --rovs", "did you mean '--rows'?"});
+  bad({"benhc"}, kUsage, {"'benhc'", "did you mean 'bench'?"});
+  bad({"bench", "softmax", "--rows", "-3"}, kUsage, {"--rows: -3 is not a positive number"});
+}
+
 TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {
   const std::string text = good({"list"}).out;
   const json rows = json::parse(good({"list", "--json"}).out);
@@ -105,7 +132,7 @@ TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {
     EXPECT_FALSE(row.at("idea").get<std::string>().empty());
     const std::set<std::string> roles = {"teach", "ship", "peer"};
     EXPECT_TRUE(roles.contains(row.at("role").get<std::string>())) << row;
-    EXPECT_TRUE(contains(text, row.at("idea").get<std::string>())) << row;
+    EXPECT_TRUE(contains(text, "  " + row.at("variant").get<std::string>() + " ")) << row;
   }
   for (const Op op : kRowOps) {
     for (const Variant& v : variants(op)) {
