@@ -119,7 +119,7 @@ __global__ __launch_bounds__(kTurn* kTurnRows) void transpose(
 }
 
 template <class Stored>
-Status transpose_keys(const AttentionArgs& a, const WalkLaunch& how, const Matrices& m) {
+Status transpose_keys(const AttentionArgs& a, const Matrices& m) {
   const std::int64_t tiles = m.keys / kTurn * ((a.dim + kTurn - 1) / kTurn);
   const auto blocks = static_cast<unsigned>(tiles * a.kv_heads * a.batch);
   transpose<Stored>
@@ -129,7 +129,7 @@ Status transpose_keys(const AttentionArgs& a, const WalkLaunch& how, const Matri
 
 // q · kᵀ.
 template <class Stored>
-Status multiply_scores(const AttentionArgs& a, const WalkLaunch& how, const Matrices& m) {
+Status multiply_scores(const AttentionArgs& a, const Matrices& m) {
   return launch_product<Stored>({.left = a.q,
                                  .right = m.transposed,
                                  .out = m.scores,
@@ -144,7 +144,7 @@ Status multiply_scores(const AttentionArgs& a, const WalkLaunch& how, const Matr
 
 // weights · v.
 template <class Stored>
-Status multiply_values(const AttentionArgs& a, const WalkLaunch& how, const Matrices& m) {
+Status multiply_values(const AttentionArgs& a, const Matrices& m) {
   return launch_product<Stored>({.left = m.weights,
                                  .right = a.v,
                                  .out = m.sums,
@@ -185,9 +185,9 @@ Status in_order(Launches... launches) {
 template <class Stored, class Softmax>
 Status attend_in_memory(const AttentionArgs& a, const WalkLaunch& how, Softmax softmax) {
   const Matrices m = matrices_of(a);
-  return in_order([&] { return transpose_keys<Stored>(a, how, m); },
-                  [&] { return multiply_scores<Stored>(a, how, m); }, [&] { return softmax(m); },
-                  [&] { return multiply_values<Stored>(a, how, m); },
+  return in_order([&] { return transpose_keys<Stored>(a, m); },
+                  [&] { return multiply_scores<Stored>(a, m); }, [&] { return softmax(m); },
+                  [&] { return multiply_values<Stored>(a, m); },
                   [&] { return write_output<Stored>(a, how, m); });
 }
 
