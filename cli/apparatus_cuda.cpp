@@ -18,7 +18,8 @@ Status download(void* to, const std::byte* from, std::size_t bytes) {
 }
 
 Status copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr), "copying");
+  return cuda_status(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr),
+                     "copying");
 }
 
 Status fill(std::byte* to, int value, std::size_t bytes) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 
-#include "dispatch/machines.hpp"
 #include "cli/commands.hpp"
 #include "cli/measure.hpp"
 #include "cli/once.hpp"
@@ -14,6 +13,7 @@
 #include "cli/progress.hpp"
 #include "cli/summary.hpp"
 #include "cli/table.hpp"
+#include "dispatch/machines.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 

@@ -164,11 +164,12 @@ bool set_flag(std::string_view word, Case& c) {
   return false;
 }
 
-constexpr std::string_view kKeys[] = {
-    "axis",    "scale",  "temperature", "softcap", "mask",   "window",   "smoothing", "z_loss",
-    "reduction", "k",    "values",      "index",   "top_k",  "top_p",    "min_p",     "score",
-    "keys",    "kv_heads", "page",      "split",   "pad",    "step",     "offset",    "out_offset",
-    "threads", "seed",   "fill",        "variant", "device", "isa"};
+constexpr std::string_view kKeys[] = {"axis",   "scale",     "temperature", "softcap",    "mask",
+                                      "window", "smoothing", "z_loss",      "reduction",  "k",
+                                      "values", "index",     "top_k",       "top_p",      "min_p",
+                                      "score",  "keys",      "kv_heads",    "page",       "split",
+                                      "pad",    "step",      "offset",      "out_offset", "threads",
+                                      "seed",   "fill",      "variant",     "device",     "isa"};
 
 // All words without a value.
 std::vector<std::string_view> plain_words() {

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/problem.hpp"
 #include "core/machine.hpp"
+#include "core/problem.hpp"
 #include "onepass/options.hpp"
 #include "onepass/select.hpp"
 #include "onepass/status.hpp"

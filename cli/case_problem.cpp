@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dispatch/machines.hpp"
 #include "cli/attention.hpp"
 #include "cli/case.hpp"
 #include "cli/guarded.hpp"
-#include "rows/packs.hpp"
+#include "dispatch/machines.hpp"
 #include "ops/select/args.hpp"
+#include "rows/packs.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 

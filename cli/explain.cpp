@@ -6,12 +6,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 #include "cli/commands.hpp"
 #include "dispatch/choose.hpp"
-#include "onepass/context.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
+#include "onepass/context.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 

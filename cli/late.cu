@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cuda/dependent.cuh"
 #include "cli/apparatus.hpp"
+#include "core/cuda/dependent.cuh"
 #include "runtime/launch.hpp"
 
 namespace onepass::gpu {

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 #include "cli/commands.hpp"
 #include "cli/peers.hpp"
 #include "cli/table.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
@@ -39,8 +39,8 @@ std::vector<Entry> entries() {
     }
     for (const Peer& p : peers()) {
       if (p.computes(op, Device::cpu) || p.computes(op, Device::cuda)) {
-        all.push_back({op, p.name, Role::peer, p.needs, p.idea, "measured beside it",
-                       p.obstacle()});
+        all.push_back(
+            {op, p.name, Role::peer, p.needs, p.idea, "measured beside it", p.obstacle()});
       }
     }
   }
@@ -105,11 +105,12 @@ void print_groups(const std::vector<Entry>& all) {
 
 void print_machine() {
   const Machine machine = this_host();
-  fmt::print("\n{}", wrapped(fmt::format("This machine: {} threads, instruction sets {}; L2 {} KiB, "
-                                         "L3 {} KiB.",
-                                         machine.threads, fmt::join(runnable_isas(), ", "),
-                                         machine.l2 >> 10, machine.l3 >> 10),
-                             4));
+  fmt::print("\n{}",
+             wrapped(fmt::format("This machine: {} threads, instruction sets {}; L2 {} KiB, "
+                                 "L3 {} KiB.",
+                                 machine.threads, fmt::join(runnable_isas(), ", "),
+                                 machine.l2 >> 10, machine.l3 >> 10),
+                     4));
   if (Machine gpu{}; this_gpu(gpu).ok()) {
     fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block.\n", gpu.name,
                gpu.isa, gpu.gpu.processors, gpu.l2 >> 20, gpu.gpu.block_shared >> 10);

@@ -9,15 +9,15 @@
 #include <set>
 #include <thread>
 
+#include "cli/apparatus.hpp"
 #include "cli/attention.hpp"
 #include "cli/call.hpp"
 #include "cli/chosen.hpp"
 #include "cli/expect.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
-#include "rows/gpu/policy.hpp"
 #include "dispatch/variant.hpp"
-#include "cli/apparatus.hpp"
+#include "rows/gpu/policy.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass::cli {
@@ -277,10 +277,8 @@ class Measurement {
     if (Status status = plan_variant(wanted, problem_, machine_, decision); !status.ok()) {
       return status;
     }
-    Candidate candidate{.name = wanted,
-                        .role = decision.runs->role,
-                        .chosen = wanted == chosen_,
-                        .run = {}};
+    Candidate candidate{
+        .name = wanted, .role = decision.runs->role, .chosen = wanted == chosen_, .run = {}};
     // The chosen one as the dispatcher launches it, not as its name alone would.
     const bool as_chosen = candidate.chosen && case_.variant.empty();
     for (const auto& call : calls_) {

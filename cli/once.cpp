@@ -1,14 +1,14 @@
-#include "dispatch/machines.hpp"
 #include "cli/once.hpp"
+#include "dispatch/machines.hpp"
 
 #include <fmt/format.h>
 
+#include "cli/apparatus.hpp"
 #include "cli/call.hpp"
 #include "cli/measure.hpp"
 #include "cli/peers.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
-#include "cli/apparatus.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -70,7 +70,8 @@ Status variants_to_profile(const Case& c, const std::string& selection,
   for (const std::string& name : split_names(selection)) {
     Decision decision;
     if (find_peer(name) == nullptr) {
-      if (Status status = plan_variant(name, problem, machine, decision); !status.ok()) return status;
+      if (Status status = plan_variant(name, problem, machine, decision); !status.ok())
+        return status;
     }
     names.push_back(name);
   }

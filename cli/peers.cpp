@@ -6,9 +6,9 @@
 #include <cstring>
 #include <memory>
 
+#include "cli/apparatus.hpp"
 #include "cli/peers_cudnn.hpp"
 #include "core/problem.hpp"
-#include "cli/apparatus.hpp"
 #include "runtime/workers.hpp"
 
 #ifdef ONEPASS_HAS_ONEDNN

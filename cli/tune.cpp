@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <memory>
 
-#include "dispatch/machines.hpp"
 #include "cli/commands.hpp"
 #include "cli/files.hpp"
 #include "cli/measure.hpp"
 #include "cli/progress.hpp"
-#include "runtime/gpu.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/tuning_file.hpp"
+#include "runtime/gpu.hpp"
 
 namespace onepass::cli {
 namespace {

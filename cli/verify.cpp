@@ -1,5 +1,5 @@
-#include "dispatch/machines.hpp"
 #include "cli/verify.hpp"
+#include "dispatch/machines.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,8 +6,8 @@
 #include "cli/attention.hpp"
 #include "cli/fill.hpp"
 #include "dispatch/choose.hpp"
-#include "fuzz/target.hpp"
 #include "dispatch/variant.hpp"
+#include "fuzz/target.hpp"
 
 namespace onepass::fuzz {
 namespace {

@@ -8,12 +8,12 @@
 #include <cmath>
 #include <cstring>
 
-#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
 #include "cli/ncu.hpp"
 #include "cli/npy.hpp"
 #include "cli/results.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/tuning.hpp"
 #include "fuzz/targets.hpp"
 #include "fuzz/text.hpp"

@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "dispatch/machines.hpp"
 #include "cli/files.hpp"
 #include "cli/ncu.hpp"
 #include "cli/results.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/tuning.hpp"
 
 namespace onepass::fuzz {

@@ -117,7 +117,7 @@ struct CrossEntropyOptions {
   PerRow temperature = 1.0;
   double softcap = 0;
   Mask mask{};
-  ConstTensor weight{};  // floating, one a class; absent: 1
+  ConstTensor weight{};              // floating, one a class; absent: 1
   std::int64_t ignore_index = -100;  // rows with this target have loss 0 and gradient 0
   double label_smoothing = 0;        // s, in [0, 1]
   double z_loss = 0;

@@ -39,9 +39,8 @@ struct KeyArguments {
   nb::handle alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split, dropout;
 
   static Names names() {
-    return {"scale",     "softcap",    MaskArguments::names(), "alibi",       "sinks",
-            "q_offsets", "kv_offsets", "pages",                "check_pages", "split",
-            "dropout_p"};
+    return {"scale",      "softcap", MaskArguments::names(), "alibi", "sinks",    "q_offsets",
+            "kv_offsets", "pages",   "check_pages",          "split", "dropout_p"};
   }
   static KeyArguments next(Arguments& given) {
     return {given.next(), given.next(), MaskArguments::next(given),

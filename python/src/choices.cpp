@@ -98,15 +98,16 @@ nb::object gate(Arguments& given) {
 }  // namespace
 
 void define_choices() {
-  const Names shared{"sorted",     "target", LogitArguments::names(), "dtype", "index_dtype",
-                     "return_lse", "out",    "variant"};
+  const Names shared{"sorted", "target",      LogitArguments::names(),
+                     "dtype",  "index_dtype", "return_lse",
+                     "out",    "variant"};
   define("topk", {"x", "k", shared}, &topk<true>);
   define("softmax_topk", {"x", "k", "values", shared}, &topk<false>);
-  define("sample",
-         {"x", "temperature", "top_k", "top_p", "min_p", "seed", "offset", "scale", "softcap",
-          MaskArguments::names(), "index_dtype", "return_logprob", "return_valid", "out",
-          "variant"},
-         &sample);
+  define(
+      "sample",
+      {"x", "temperature", "top_k", "top_p", "min_p", "seed", "offset", "scale", "softcap",
+       MaskArguments::names(), "index_dtype", "return_logprob", "return_valid", "out", "variant"},
+      &sample);
   define("gate",
          {"scores", "k", "score", "bias", "renormalize", "scale", "dtype", "index_dtype", "out",
           "variant"},

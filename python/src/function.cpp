@@ -185,11 +185,10 @@ void check_parameters(const std::string& function, const std::vector<std::string
   const auto said = [](bool there, const auto& name) {
     return there ? "'" + *name + "'" : std::string("nothing");
   };
-  const std::string text = "onepass: " + function + ": parameter " +
-                           std::to_string(own - taken.begin() + 1) + " is " +
-                           said(other != written.end(), other) + " in Python and " +
-                           said(own != taken.end(), own) +
-                           " in the extension, which is of another version: install both again";
+  const std::string text =
+      "onepass: " + function + ": parameter " + std::to_string(own - taken.begin() + 1) + " is " +
+      said(other != written.end(), other) + " in Python and " + said(own != taken.end(), own) +
+      " in the extension, which is of another version: install both again";
   PyErr_SetString(PyExc_ImportError, text.c_str());
   throw nb::python_error();
 }

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <initializer_list>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>

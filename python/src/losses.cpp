@@ -103,8 +103,8 @@ nb::object cross_entropy_with_gradient(Arguments& given) {
 }  // namespace
 
 void define_losses() {
-  const Names forward_names{"x",          "target", LossArguments::names(), "dtype",
-                            "return_lse", "out",    "variant",              "batch_invariant"};
+  const Names forward_names{"x",   "target",  LossArguments::names(), "dtype", "return_lse",
+                            "out", "variant", "batch_invariant"};
   define("cross_entropy", forward_names, &cross_entropy);
   define("cross_entropy_backward",
          {"x", "target", "dloss", "lse", LossArguments::names(), "dtype", "out", "variant",

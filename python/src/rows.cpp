@@ -56,8 +56,9 @@ nb::object backward(Arguments& given) {
 void define_rows() {
   const Names forward_names{"x",   "axis",    LogitArguments::names(), "dtype", "return_lse",
                             "out", "variant", "batch_invariant"};
-  const Names backward_names{"y",     "dy",  "axis",    "x",             LogitArguments::names(),
-                             "dtype", "out", "variant", "batch_invariant"};
+  const Names backward_names{
+      "y",   "dy",      "axis",           "x", LogitArguments::names(), "dtype",
+      "out", "variant", "batch_invariant"};
   define("softmax", forward_names, &forward<onepass::softmax>);
   define("log_softmax", forward_names, &forward<onepass::log_softmax>);
   define("logsumexp",

@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "api/execute.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/variant.hpp"
 #include "onepass/attention.hpp"
 #include "ops/attention/check.hpp"
 #include "ops/attention/merge.hpp"
-#include "dispatch/variant.hpp"
-#include "api/execute.hpp"
 
 namespace onepass {
 namespace {

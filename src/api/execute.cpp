@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "runtime/gpu.hpp"
 #include "dispatch/machines.hpp"
+#include "runtime/gpu.hpp"
 
 namespace onepass {
 namespace {
@@ -66,8 +66,8 @@ Status decide(const Context& context, const Problem& problem, const Machine& mac
   Reasons* const why = context.explanation() != nullptr ? &reasons : nullptr;
   if (!wanted.variant.empty()) {
     ONEPASS_TRY(plan_variant(wanted.variant, problem, machine, decision, why));
-  } else if (decision = why == nullptr ? decision_for(problem, machine)
-                                       : choose(problem, machine, why);
+  } else if (decision =
+                 why == nullptr ? decision_for(problem, machine) : choose(problem, machine, why);
              !decision) {
     choose(problem, machine, &reasons);
     return {Code::unsupported, reasons.back()};

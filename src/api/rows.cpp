@@ -3,15 +3,15 @@
 #include <utility>
 #include <vector>
 
+#include "api/execute.hpp"
 #include "dispatch/choose.hpp"
-#include "rows/gpu/policy.hpp"
+#include "dispatch/variant.hpp"
 #include "onepass/ops.hpp"
 #include "ops/loss/check.hpp"
 #include "ops/softmax/check.hpp"
 #include "rows/describe.hpp"
-#include "dispatch/variant.hpp"
+#include "rows/gpu/policy.hpp"
 #include "runtime/gpu.hpp"
-#include "api/execute.hpp"
 
 namespace onepass {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "dispatch/choose.hpp"
-#include "onepass/select.hpp"
-#include "rows/describe.hpp"
-#include "ops/select/check.hpp"
-#include "dispatch/variant.hpp"
 #include "api/execute.hpp"
+#include "dispatch/choose.hpp"
+#include "dispatch/variant.hpp"
+#include "onepass/select.hpp"
+#include "ops/select/check.hpp"
+#include "rows/describe.hpp"
 
 namespace onepass {
 namespace {

@@ -19,8 +19,7 @@ inline std::size_t edits(std::string_view from, std::string_view to) {
     for (std::size_t j = 1; j <= to.size(); ++j) {
       const bool same = from[i - 1] == to[j - 1];
       next[j] = std::min({row[j - 1] + (same ? 0 : 1), row[j] + 1, next[j - 1] + 1});
-      const bool exchanged =
-          i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      const bool exchanged = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
       if (exchanged) next[j] = std::min(next[j], before[j - 2] + 1);
     }
     before = row;

@@ -99,20 +99,21 @@ struct Problem {
   std::int64_t k = 0;     // of them chosen; of a sample, candidates
   DType in = DType::f32;
   DType out = DType::f32;
-  bool unit_stride = true;    // elements of a row are neighbours in memory, in input and output
-  bool unit_rows = false;     // rows are neighbours instead: element c of row r + 1 follows r's
-  bool aligned_rows = false;  // every row of the input begins at a multiple of 16 bytes, or its elements lie apart
+  bool unit_stride = true;  // elements of a row are neighbours in memory, in input and output
+  bool unit_rows = false;   // rows are neighbours instead: element c of row r + 1 follows r's
+  bool aligned_rows =
+      false;  // every row of the input begins at a multiple of 16 bytes, or its elements lie apart
   bool packed_rows = false;   // softmax's and log_softmax's: rows in whole packs of 16, in and out
   bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype
   bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
-  bool only_scaled = true;  // the same but for a positive scale and a temperature
-  bool whole_rows = true;   // no length, causal or window mask
-  bool wants_lse = false;   // or, of topk, a target's log-probability
-  bool weighs = true;       // topk: values are probabilities, not logits or logarithms
-  bool gives_loss = false;  // a backward that writes the loss, too
-  bool reduced = false;     // the losses of all rows become one, or their gradient comes from one
-  bool weighted = false;    // cross-entropy: classes have weights, or probabilities as targets
+  bool only_scaled = true;    // the same but for a positive scale and a temperature
+  bool whole_rows = true;     // no length, causal or window mask
+  bool wants_lse = false;     // or, of topk, a target's log-probability
+  bool weighs = true;         // topk: values are probabilities, not logits or logarithms
+  bool gives_loss = false;    // a backward that writes the loss, too
+  bool reduced = false;       // the losses of all rows become one, or their gradient comes from one
+  bool weighted = false;      // cross-entropy: classes have weights, or probabilities as targets
   int probability_bytes = 0;  // of one of these; 0: targets are indices
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone

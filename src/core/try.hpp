@@ -4,7 +4,7 @@
 #include "onepass/status.hpp"
 
 // Returns a failure to the caller.
-#define ONEPASS_TRY(expression)                                             \
-  do {                                                                      \
+#define ONEPASS_TRY(expression)                                               \
+  do {                                                                        \
     if (::onepass::Status status = (expression); !status.ok()) return status; \
   } while (false)

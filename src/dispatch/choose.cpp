@@ -19,8 +19,8 @@ Decision decided(const Variant& variant, const Launch& launch, const Problem& p)
   Decision decision{&variant, launch, scratch_bytes(launch)};
   if (variant.device == Device::cuda && p.reduced) {  // behind it lie the losses of all rows
     const auto own = static_cast<std::int64_t>(decision.scratch_bytes);
-    decision.scratch_bytes = static_cast<std::size_t>(round_up(own, sizeof(double))) +
-                             gpu_rows::loss_scratch_bytes(p);
+    decision.scratch_bytes =
+        static_cast<std::size_t>(round_up(own, sizeof(double))) + gpu_rows::loss_scratch_bytes(p);
   }
   return decision;
 }
@@ -78,10 +78,10 @@ Decision choose_selection(const Problem& p, const Machine& m, Reasons* reasons) 
     say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
     return {};
   }
-  const gpu_choose::Choice choice =
-      wide               ? gpu_choose::Choice{"gpu_wide", gpu_choose::wide(p, m)}
-      : p.op == Op::gate ? gpu_choose::Choice{"gpu_warp", gpu_choose::warp(p, m)}
-                         : gpu_choose::best(p, m);
+  const gpu_choose::Choice choice = wide ? gpu_choose::Choice{"gpu_wide", gpu_choose::wide(p, m)}
+                                    : p.op == Op::gate
+                                        ? gpu_choose::Choice{"gpu_warp", gpu_choose::warp(p, m)}
+                                        : gpu_choose::best(p, m);
   const Decision decision = decided(choice.variant, widened(choice.launch), p);
   const Plan plan = decision.plan();
   say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
@@ -96,8 +96,7 @@ Decision choose_weighted(const Problem& p, const Machine& m, Reasons* reasons) {
       " packs of 16 bytes, whose classes have ",
       p.probability_bytes > 0 ? "probabilities" : "weights");
   say(reasons, launch.row_threads, " threads a row, ", launch.threads, " a block, ", launch.blocks,
-      " blocks; ",
-      launch.resident ? "a row is read once" : "what no block can hold is read twice");
+      " blocks; ", launch.resident ? "a row is read once" : "what no block can hold is read twice");
   return decided("gpu_weighted", launch, p);
 }
 
@@ -174,8 +173,9 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
   // A launch has a name, too: gpu_block:4, gpu_stream:1:64.
   const std::string_view family = wanted.substr(0, wanted.find(':'));
   const auto config = chooses(problem.op) ? std::nullopt : gpu_rows::config_named(wanted);
-  const Variant* found = find_variant(
-      problem.op, config ? gpu_rows::variant_of(*config) : chooses(problem.op) ? family : wanted);
+  const Variant* found = find_variant(problem.op, config ? gpu_rows::variant_of(*config)
+                                                  : chooses(problem.op) ? family
+                                                                        : wanted);
   if (found == nullptr) return no_such_variant(problem.op, wanted);
   if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
     return {Code::unsupported, "variant: " + std::string(wanted) + " cannot run this: " + refusal};

@@ -7,8 +7,8 @@
 #include "core/nearest.hpp"
 #include "dispatch/variant.hpp"
 #include "ops/attention/cpu/variants.hpp"
-#include "ops/attention/gpu/hopper/policy.hpp"
 #include "ops/attention/gpu/flash/variants.hpp"
+#include "ops/attention/gpu/hopper/policy.hpp"
 #include "ops/attention/gpu/hopper/variants.hpp"
 #include "ops/attention/gpu/variants.hpp"
 #include "ops/loss/cpu/variants.hpp"
@@ -82,7 +82,8 @@ constexpr Run on_gpu = gpu_runner<Function>();
 template <auto Function>
 Launch planned_by(const Problem& p, const Machine& m, Reasons* reasons) {
   const auto launch = [&] {
-    if constexpr (std::is_invocable_v<decltype(Function), const Problem&, const Machine&, Reasons*>) {
+    if constexpr (std::is_invocable_v<decltype(Function), const Problem&, const Machine&,
+                                      Reasons*>) {
       return Function(p, m, reasons);
     } else {
       return Function(p, m);
@@ -100,8 +101,8 @@ constexpr auto plan = planned_by<Function>;
 constexpr Variant kVariants[] = {
 #include "ops/attention/variants.def"
 #include "ops/loss/variants.def"
-#include "ops/softmax/variants.def"
 #include "ops/select/variants.def"
+#include "ops/softmax/variants.def"
 };
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/problem.hpp"
-#include "rows/gpu/policy.hpp"
 #include "onepass/status.hpp"
+#include "rows/gpu/policy.hpp"
 
 namespace onepass {
 

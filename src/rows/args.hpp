@@ -34,7 +34,7 @@ struct Operand {
 
 // Element offset of column 0 of a row.
 ONEPASS_HD_ONCE inline std::int64_t row_offset(const RowSpace& space, const Operand& operand,
-                                          std::int64_t row) {
+                                               std::int64_t row) {
   std::int64_t offset = 0;
 #ifdef __CUDA_ARCH__
 #pragma unroll 1  // rows seldom have more than one dimension
@@ -146,7 +146,8 @@ ONEPASS_HD inline double row_scale(const RowSpace& space, const Logits& logits, 
 
 ONEPASS_HD inline double row_temperature(const RowSpace& space, const Logits& logits,
                                          std::int64_t row) {
-  return logits.temperature_rows ? read_one<double>(row_data(space, logits.temperature_rows, row), logits.temperature_rows.dtype)
+  return logits.temperature_rows ? read_one<double>(row_data(space, logits.temperature_rows, row),
+                                                    logits.temperature_rows.dtype)
                                  : logits.temperature;
 }
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
+#include "onepass/onepass.hpp"
 #include "tests/support/values.hpp"
 
 namespace onepass {

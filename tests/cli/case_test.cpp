@@ -1,7 +1,7 @@
 // Problem strings: what is printed is what is parsed, every mistake has its sentence, and the
 // dispatcher is told the same by a string as by the call it stands for.
-#include "dispatch/machines.hpp"
 #include "cli/case.hpp"
+#include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -196,12 +196,11 @@ TEST(CaseMistakeTest, Words) {
 
 // Or the first would still be there where the second says "row", and not be printed.
 TEST(CaseMistakeTest, Repetitions) {
-  expect_mistakes(
-      {{"4x4 scale=2 scale=row", "problem: 'scale=row' gives the scale a second time"},
-       {"softmax 4x4 topk", "problem: 'topk' gives the op a second time"},
-       {"4x4 f32 5x5", "problem: '5x5' gives the shape a second time"},
-       {"4x4 f32 bf16", "problem: 'bf16' gives the dtype a second time"},
-       {"4x4 lse lse", "problem: 'lse' gives the lse a second time"}});
+  expect_mistakes({{"4x4 scale=2 scale=row", "problem: 'scale=row' gives the scale a second time"},
+                   {"softmax 4x4 topk", "problem: 'topk' gives the op a second time"},
+                   {"4x4 f32 5x5", "problem: '5x5' gives the shape a second time"},
+                   {"4x4 f32 bf16", "problem: 'bf16' gives the dtype a second time"},
+                   {"4x4 lse lse", "problem: 'lse' gives the lse a second time"}});
 }
 
 TEST(CaseMistakeTest, Shapes) {

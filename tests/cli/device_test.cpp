@@ -5,10 +5,10 @@
 #include "cli/call.hpp"
 #include "cli/case.hpp"
 #include "cli/verify.hpp"
-#include "rows/gpu/plan.hpp"
+#include "dispatch/variant.hpp"
 #include "ops/softmax/check.hpp"
 #include "rows/describe.hpp"
-#include "dispatch/variant.hpp"
+#include "rows/gpu/plan.hpp"
 #include "runtime/gpu.hpp"
 #include "tests/support/program.hpp"
 

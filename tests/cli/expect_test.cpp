@@ -1,7 +1,7 @@
 // A verification that cannot fail is none: real results pass, and every way of spoiling them that a
 // kernel might find is noticed.
-#include "dispatch/machines.hpp"
 #include "cli/expect.hpp"
+#include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
 

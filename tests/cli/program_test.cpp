@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "dispatch/machines.hpp"
 #include "cli/call.hpp"
 #include "cli/table.hpp"
 #include "core/machine.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
 #include "tests/support/program.hpp"
 

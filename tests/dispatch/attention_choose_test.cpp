@@ -5,8 +5,8 @@
 #include <limits>
 #include <set>
 
-#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
 #include "ops/attention/cpu/flash.hpp"
 
 namespace onepass {
@@ -47,7 +47,8 @@ TEST(AttentionChooseTest, FewRowsWithManyKeysAreCut) {
   const CpuAttentionLaunch plan = launch_of(problem(1, 4, 1, 1, 65536), with_threads(8));
   EXPECT_EQ(plan.parts, 8);
   EXPECT_EQ(plan.part_keys, 8192);
-  EXPECT_EQ(launch_of(problem(1, 4, 1, 1, 600), with_threads(8)).parts, 1);  // too few to be worth it
+  EXPECT_EQ(launch_of(problem(1, 4, 1, 1, 600), with_threads(8)).parts,
+            1);  // too few to be worth it
 }
 
 TEST(AttentionChooseTest, APartIsAsLongAsAskedFor) {

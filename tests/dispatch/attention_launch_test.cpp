@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
+#include "dispatch/choose.hpp"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
-#include "dispatch/choose.hpp"
 #include "tests/support/attention.hpp"
 
 namespace onepass {
@@ -111,7 +111,8 @@ TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   EXPECT_EQ(head.parts, 1);
   EXPECT_EQ(head.blocks, 8 * 8);
   EXPECT_EQ(head.scratch_bytes, 0U);
-  const FlashLaunch many = attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
+  const FlashLaunch many =
+      attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.cluster, 1);
   EXPECT_EQ(many.parts, 1);
   Machine ampere = h200();

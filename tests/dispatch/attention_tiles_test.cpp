@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "ops/attention/args.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
 #include "ops/attention/gpu/hopper/tile_scheduler.hpp"
 #include "ops/attention/sight.hpp"
-#include "ops/attention/args.hpp"
 
 namespace onepass {
 namespace {

@@ -1,7 +1,7 @@
 // choose() is pure, so what it must never do is checked over everything it may be asked.
 // Not under sanitizers: plans are pure functions.
-#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -12,8 +12,8 @@
 #include <set>
 #include <sstream>
 
-#include "rows/cpu/layout.hpp"
 #include "dispatch/variant.hpp"
+#include "rows/cpu/layout.hpp"
 
 namespace onepass {
 namespace {
@@ -32,9 +32,7 @@ struct CpuPlan : CpuLaunch {
   Decision decision;
 
   explicit CpuPlan(const Decision& made)
-      : CpuLaunch(std::get<CpuLaunch>(made.launch)),
-        variant(made.variant()),
-        decision(made) {}
+      : CpuLaunch(std::get<CpuLaunch>(made.launch)), variant(made.variant()), decision(made) {}
   bool operator==(const CpuPlan& other) const {
     return variant == other.variant && CpuLaunch::operator==(other);
   }

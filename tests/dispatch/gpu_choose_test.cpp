@@ -123,9 +123,9 @@ void expect_select(const gpu_choose::SelectLaunch& select, bool guesses, const P
     EXPECT_EQ(select.segment, select.keys() / select.parts) << what;
   }
   EXPECT_GE(select.shared_bytes,
-            static_cast<std::size_t>(
-                select.stages * gpu_choose::tile_bytes(select.packs) * select.threads +
-                select.keys() * gpu_choose::kKeyBytes))
+            static_cast<std::size_t>(select.stages * gpu_choose::tile_bytes(select.packs) *
+                                         select.threads +
+                                     select.keys() * gpu_choose::kKeyBytes))
       << what;
   // A copy engine brings the next stage; who has none, or needs none, has one.
   const bool next =
@@ -330,7 +330,8 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   EXPECT_TRUE(plan_variant("gpu_stream:1:64", topk(4, 9000, 200), h200(), decision).ok());
   EXPECT_FALSE(plan_variant("gpu_stream:1:32", topk(4, 9000, 200), h200(), decision).ok());
   EXPECT_TRUE(plan_variant("gpu_stream:4:512", topk(4, 9000, 50), h200(), decision).ok());
-  EXPECT_FALSE(plan_variant("gpu_stream:2:64", topk(4, 9000, 50), without_clusters(), decision).ok());
+  EXPECT_FALSE(
+      plan_variant("gpu_stream:2:64", topk(4, 9000, 50), without_clusters(), decision).ok());
   EXPECT_NE(
       plan_variant("gpu_guess", topk(4, 900000, 50), h200(), decision).message().find("registers"),
       std::string::npos);
@@ -391,8 +392,9 @@ TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
     }
   }
   Decision decision;
-  EXPECT_NE(plan_variant("gpu_wide", topk(4, 9000, 9), h200(), decision).message().find("takes f64"),
-            std::string::npos);
+  EXPECT_NE(
+      plan_variant("gpu_wide", topk(4, 9000, 9), h200(), decision).message().find("takes f64"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace onepass {
 namespace {
 
-using gpu_rows::Kernel;
 using gpu_rows::Config;
+using gpu_rows::Kernel;
 
 const Machine& h200() { return *find_machine("h200"); }
 

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
+#include "cli/apparatus.hpp"
 #include "core/number.hpp"
 #include "onepass/onepass.hpp"
-#include "cli/apparatus.hpp"
 #include "tests/support/graph.hpp"
 
 namespace onepass {

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "onepass/ops.hpp"
 #include "cli/apparatus.hpp"
+#include "onepass/ops.hpp"
 #include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"
 

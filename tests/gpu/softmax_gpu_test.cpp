@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
+#include "cli/apparatus.hpp"
 #include "cli/case.hpp"
 #include "cli/verify.hpp"
-#include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
-#include "cli/apparatus.hpp"
+#include "onepass/onepass.hpp"
 
 #ifdef ONEPASS_HAS_CUDA
 #include <cuda_runtime_api.h>

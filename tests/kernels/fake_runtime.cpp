@@ -1,5 +1,5 @@
-#include "dispatch/machines.hpp"
 #include "tests/kernels/fake_runtime.hpp"
+#include "dispatch/machines.hpp"
 
 #include <cuda.h>
 #include <cuda_profiler_api.h>

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "dispatch/machines.hpp"
-#include "dispatch/choose.hpp"
-#include "onepass/onepass.hpp"
-#include "dispatch/variant.hpp"
 #include "cli/apparatus.hpp"
+#include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
+#include "dispatch/variant.hpp"
+#include "onepass/onepass.hpp"
 #include "tests/kernels/fake_runtime.hpp"
 
 namespace onepass {

@@ -7,12 +7,12 @@
 #include <array>
 #include <vector>
 
-#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
+#include "dispatch/variant.hpp"
 #include "ops/attention/args.hpp"
 #include "ops/attention/walk/plan.hpp"
 #include "rows/packs.hpp"
-#include "dispatch/variant.hpp"
 #include "tests/support/attention.hpp"
 
 namespace onepass {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
+#include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 

@@ -7,8 +7,8 @@
 #include <rapidcheck/gtest.h>
 
 #include "dispatch/choose.hpp"
-#include "rows/gpu/policy.hpp"
 #include "dispatch/variant.hpp"
+#include "rows/gpu/policy.hpp"
 
 namespace onepass {
 namespace {
@@ -44,7 +44,10 @@ Sizes sizes_of(const Launch& launch) {
   return std::visit(
       [](const auto& each) {
         Sizes sizes{.threads = 0};
-        if constexpr (requires { each.blocks; each.threads; }) {
+        if constexpr (requires {
+                        each.blocks;
+                        each.threads;
+                      }) {
           sizes = {each.blocks, each.threads};
         }
         if constexpr (requires { each.shared_bytes; }) sizes.shared_bytes = each.shared_bytes;
@@ -310,19 +313,22 @@ TEST(GeometryTest, FewLongRowsFillTheProcessors) {
   EXPECT_GE(one.blocks, h200.gpu.processors * 8);
   EXPECT_EQ(one.blocks, one.split);
   EXPECT_EQ(one.scratch_bytes, static_cast<std::size_t>(one.split) * sizeof(State<float>));
-  const ops::softmax::WalkLaunch many = geometry::split_k(problem_of(100000, 1 << 20, DType::f16), h200);
+  const ops::softmax::WalkLaunch many =
+      geometry::split_k(problem_of(100000, 1 << 20, DType::f16), h200);
   EXPECT_EQ(many.split, 1);
   const ops::softmax::WalkLaunch brief = geometry::split_k(problem_of(1, 100, DType::f16), h200);
   EXPECT_EQ(brief.split, 1);
   // All blocks of a cooperative launch are on the GPU at once.
-  const ops::softmax::WalkLaunch single = geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
+  const ops::softmax::WalkLaunch single =
+      geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
   EXPECT_LE(single.blocks, h200.gpu.processors * geometry::kResidentBlocks);
   EXPECT_LE(geometry::kResidentBlocks * geometry::kSplitThreads, h200.gpu.processor_threads);
 }
 
 TEST(GeometryTest, MoreRowsThanBlocksThereMayBe) {
   const Machine& h200 = *find_machine("h200");
-  const ops::softmax::WalkLaunch plan = geometry::packs(problem_of(std::int64_t{1} << 40, 8, DType::f32), h200);
+  const ops::softmax::WalkLaunch plan =
+      geometry::packs(problem_of(std::int64_t{1} << 40, 8, DType::f32), h200);
   EXPECT_EQ(plan.blocks, std::numeric_limits<std::int32_t>::max());
 }
 

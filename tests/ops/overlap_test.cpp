@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "ops/softmax/check.hpp"
-#include "rows/cpu/layout.hpp"
 #include "ops/softmax/cpu/variants.hpp"
 #include "oracle/oracle.hpp"
+#include "rows/cpu/layout.hpp"
 #include "tests/support/values.hpp"
 
 namespace onepass {

@@ -12,8 +12,8 @@
 
 #include "core/number.hpp"
 #include "core/problem.hpp"
-#include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
+#include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
 #include "tests/support/values.hpp"
 

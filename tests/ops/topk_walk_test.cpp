@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
-#include "ops/select/walk/plan.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
+#include "ops/select/walk/plan.hpp"
 
 namespace onepass {
 namespace {

@@ -1,6 +1,6 @@
 // Every line of the test workloads against the oracle, in every variant and instruction set.
-#include "dispatch/machines.hpp"
 #include "cli/verify.hpp"
+#include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dispatch/machines.hpp"
 #include "dispatch/choose.hpp"
+#include "dispatch/machines.hpp"
 #include "onepass/onepass.hpp"
 #include "tests/support/values.hpp"
 

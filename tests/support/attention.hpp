@@ -1,9 +1,9 @@
 // Problems of attention for tests of plans.
 #pragma once
 
-#include "dispatch/machines.hpp"
-#include "core/problem.hpp"
 #include "core/machine.hpp"
+#include "core/problem.hpp"
+#include "dispatch/machines.hpp"
 
 namespace onepass {
 

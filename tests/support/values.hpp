@@ -12,8 +12,8 @@
 
 #include "core/number.hpp"
 #include "core/problem.hpp"
-#include "onepass/onepass.hpp"
 #include "dispatch/variant.hpp"
+#include "onepass/onepass.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::test {

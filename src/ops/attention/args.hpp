@@ -8,8 +8,8 @@
 
 #include "core/annotate.hpp"
 #include "core/number.hpp"
-#include "ops/attention/sight.hpp"
 #include "onepass/tensor.hpp"
+#include "ops/attention/sight.hpp"
 #include "runtime/queue.hpp"
 
 namespace onepass {

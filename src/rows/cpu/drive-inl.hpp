@@ -21,8 +21,8 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/team.hpp"
-#include "rows/cpu/plan.hpp"
 #include "rows/cpu/layout.hpp"
+#include "rows/cpu/plan.hpp"
 #include "rows/cpu/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -79,7 +79,8 @@ void DriveSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::b
   const auto keep_of = [&](int i) {
     Keep<T> keep{.buffers = buffers};
     if (launch.resident) {
-      keep.weights = reinterpret_cast<T*>(kept + static_cast<std::size_t>(i) * launch.scratch_bytes);
+      keep.weights =
+          reinterpret_cast<T*>(kept + static_cast<std::size_t>(i) * launch.scratch_bytes);
       keep.tile_max = keep.weights + kept_weights(args.space.cols, launch.split);
     }
     return keep;

@@ -11,7 +11,7 @@ Status run_workers(const RowArgs& args, const CpuLaunch& launch, Worker worker) 
   const auto threads = static_cast<std::size_t>(launch.threads);
   const auto split = static_cast<std::size_t>(launch.split);
   const std::size_t bytes = launch.split == 1 ? threads * launch.scratch_bytes
-                                            : split * (2 * kSlotBytes + launch.scratch_bytes);
+                                              : split * (2 * kSlotBytes + launch.scratch_bytes);
   std::byte* memory = bytes == 0 ? nullptr : scratch(bytes);
   if (bytes != 0 && memory == nullptr) {
     return {Code::out_of_memory, "no " + std::to_string(bytes) + " bytes of scratch memory"};

@@ -4,9 +4,9 @@
 #include <cstddef>
 
 #include "merge/team.hpp"
-#include "rows/cpu/plan.hpp"
 #include "onepass/status.hpp"
 #include "rows/args.hpp"
+#include "rows/cpu/plan.hpp"
 
 namespace onepass {
 

@@ -120,7 +120,9 @@ class PackReader {
   __device__ unsigned taking_part(int i) const {
     const std::int64_t first = std::int64_t{i} * kLanes;
     const auto bits_before = [first](std::int64_t element) {
-      return (1U << static_cast<int>(min(max(element - first, std::int64_t{0}), std::int64_t{kLanes}))) - 1;
+      return (1U << static_cast<int>(
+                  min(max(element - first, std::int64_t{0}), std::int64_t{kLanes}))) -
+             1;
     };
     return bits_before(end_) & ~bits_before(begin_);
   }

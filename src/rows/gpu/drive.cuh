@@ -16,10 +16,10 @@
 #pragma once
 
 #include "core/cuda/dependent.cuh"
-#include "rows/args.hpp"
-#include "rows/gpu/plan.hpp"
 #include "merge/cluster.cuh"
 #include "merge/thread.cuh"
+#include "rows/args.hpp"
+#include "rows/gpu/plan.hpp"
 
 namespace onepass {
 

@@ -6,9 +6,9 @@
 
 #include <bit>
 
-#include "rows/gpu/plan.hpp"
 #include "rows/gpu/drive.cuh"
 #include "rows/gpu/flat.hpp"
+#include "rows/gpu/plan.hpp"
 #include "runtime/launch.cuh"
 
 namespace onepass {

@@ -24,14 +24,15 @@ __device__ inline float widen(std::uint8_t x) { return x; }
 template <class T>
 __device__ inline T element_at(const void* data, DType dtype, std::int64_t index) {
   T element;
-  with_dtype(data, dtype, [&](const auto* typed) { element = static_cast<T>(widen(typed[index])); });
+  with_dtype(data, dtype,
+             [&](const auto* typed) { element = static_cast<T>(widen(typed[index])); });
   return element;
 }
 
 // Neighbours of a tensor, `stride` elements apart: those whose bit is set, 0 for the others.
 template <class T, int N>
 __device__ __noinline__ Values<T, N> elements_at(const void* data, DType dtype, std::int64_t first,
-                                           std::int64_t stride, unsigned which) {
+                                                 std::int64_t stride, unsigned which) {
   Values<T, N> out;
   with_dtype(data, dtype, [&](const auto* typed) {
     typed += first * stride;

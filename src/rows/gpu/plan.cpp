@@ -15,9 +15,9 @@ Plan BlockLaunch::plan() const {
   return {.threads = threads,
           .blocks = blocks,
           .split = cluster,
-          .details = text_of("packs=", packs, " chunk=", chunk, " shared=", shared_bytes,
-                             word(" looped", looped), word(" whole", whole),
-                             word(" general", general))};
+          .details =
+              text_of("packs=", packs, " chunk=", chunk, " shared=", shared_bytes,
+                      word(" looped", looped), word(" whole", whole), word(" general", general))};
 }
 
 Plan GridLaunch::plan() const {

@@ -8,8 +8,8 @@
 #include <string>
 #include <variant>
 
-#include "core/problem.hpp"
 #include "core/machine.hpp"
+#include "core/problem.hpp"
 #include "onepass/plan.hpp"
 #include "rows/packs.hpp"
 

@@ -13,10 +13,10 @@
 #include "core/simd/memory-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/attention/cpu/layout.hpp"
-#include "ops/attention/logit.hpp"
 #include "ops/attention/cpu/panel-inl.hpp"
 #include "ops/attention/cpu/products-inl.hpp"
 #include "ops/attention/cpu/tiles.hpp"
+#include "ops/attention/logit.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
@@ -234,7 +234,8 @@ class Flash {
       MakeLogits<false>(d, options, panel_rows(), block_.keys, scores_, m);
     }
     if (!block_.finite) std::copy_n(scores_, block_.keys * panel_rows(), z_);
-    FoldPanel(d, panel_rows(), block_.keys, static_cast<size_t>(block_.first % kRunKeys), m, scores_, m_ + row, d_ + row, by_);
+    FoldPanel(d, panel_rows(), block_.keys, static_cast<size_t>(block_.first % kRunKeys), m,
+              scores_, m_ + row, d_ + row, by_);
   }
 
   // A value that is NaN or inf must not reach a row that does not see it, and 0 times it would be NaN.

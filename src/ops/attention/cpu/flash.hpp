@@ -5,8 +5,8 @@
 #include <cstddef>
 
 #include "core/state.hpp"
-#include "ops/attention/cpu/plan.hpp"
 #include "ops/attention/cpu/layout.hpp"
+#include "ops/attention/cpu/plan.hpp"
 #include "ops/attention/cpu/tiles.hpp"
 
 namespace onepass {

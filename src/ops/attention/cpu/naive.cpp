@@ -8,9 +8,9 @@
 
 #include <string>
 
-#include "ops/attention/logit.hpp"
 #include "ops/attention/cpu/tiles.hpp"
 #include "ops/attention/cpu/variants.hpp"
+#include "ops/attention/logit.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass::ops::attention {

@@ -92,8 +92,9 @@ inline constexpr size_t kRunKeys = 8;
 // shrink by. Weights are summed in runs, since one by one those below half an ulp of the sum so far would be lost. `skew` is how
 // many keys of the first run come before the block: a row's runs do not depend on where its block begins.
 template <size_t Vectors, class D, class V = hn::Vec<D>>
-ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, size_t skew, const V (&block_m)[Vectors],
-                              float* HWY_RESTRICT z, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
+ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, size_t skew,
+                              const V (&block_m)[Vectors], float* HWY_RESTRICT z,
+                              float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
                               float* HWY_RESTRICT by) {
   const size_t lanes = hn::Lanes(d);
   V shift[Vectors];

@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <bit>
 
-#include "core/divisor.hpp"
 #include "core/cuda/mma.cuh"
 #include "core/cuda/number.cuh"
-#include "ops/attention/sight.hpp"
+#include "core/divisor.hpp"
 #include "ops/attention/args.hpp"
-#include "ops/attention/logit.hpp"
 #include "ops/attention/gpu/online.cuh"
 #include "ops/attention/gpu/plan.hpp"
+#include "ops/attention/logit.hpp"
+#include "ops/attention/sight.hpp"
 
 namespace onepass::ops::attention {
 
@@ -299,7 +299,8 @@ struct LanePairs {
 // Scores to logits; `first` is the first one's key. Not inlined: a kernel has several rows, and every option once. Each option
 // is asked for once, and then for all scores, so that the loads of a mask are on their way together.
 template <int N>
-__device__ __noinline__ LanePairs<N> logits_of(LanePairs<N> of, RowLogits row, int first, int keys) {
+__device__ __noinline__ LanePairs<N> logits_of(LanePairs<N> of, RowLogits row, int first,
+                                               int keys) {
   const int left = keys - first;
 #pragma unroll
   for (float& s : of.x) s = row.cap.any() ? row.cap.capped(s) : row.cap.scaled(s);

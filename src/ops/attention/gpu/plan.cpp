@@ -5,8 +5,7 @@
 namespace onepass::attention_launch {
 
 Plan SimtLaunch::plan() const {
-  return {
-      .threads = threads, .blocks = blocks, .details = text_of("shared=", shared_bytes)};
+  return {.threads = threads, .blocks = blocks, .details = text_of("shared=", shared_bytes)};
 }
 
 }  // namespace onepass::attention_launch

@@ -11,8 +11,8 @@
 //         heads, lse; up to 8 GiB of workspace.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
-#include "ops/attention/walk/variants.hpp"
 #include "ops/attention/walk/matrices.cuh"
+#include "ops/attention/walk/variants.hpp"
 
 namespace onepass::ops::attention {
 namespace {
@@ -60,8 +60,7 @@ Status attend_naive(const AttentionArgs& a, const WalkLaunch& how) {
 }  // namespace
 
 Status naive(const AttentionArgs& args, const WalkLaunch& how) {
-  return args.q.dtype == DType::bf16 ? attend_naive<BF16>(args, how)
-                                     : attend_naive<F16>(args, how);
+  return args.q.dtype == DType::bf16 ? attend_naive<BF16>(args, how) : attend_naive<F16>(args, how);
 }
 
 }  // namespace onepass::ops::attention

@@ -7,8 +7,8 @@
 // Limits  as 00_naive.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
-#include "ops/attention/walk/variants.hpp"
 #include "ops/attention/walk/matrices.cuh"
+#include "ops/attention/walk/variants.hpp"
 
 namespace onepass::ops::attention {
 namespace {

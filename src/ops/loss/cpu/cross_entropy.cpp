@@ -41,7 +41,8 @@ struct LossBody {
   struct Row {
     Row(const RowArgs& args, const CpuLaunch& launch, int64_t row)
         : z(args.space, args.logits, row),
-          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, launch.streaming),
+          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row,
+             launch.streaming),
           index(row),
           target(read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0)),
           ignored(target == args.ignore_index) {}

@@ -17,8 +17,8 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
-#include "ops/loss/shares.hpp"
 #include "ops/loss/cpu/variants.hpp"
+#include "ops/loss/shares.hpp"
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/lse-inl.hpp"
 #include "rows/cpu/run.hpp"
@@ -69,7 +69,8 @@ struct WeightedBody {
         : z(args.space, args.logits, row),
           weights(args.space, args.weight, row),
           probabilities(args.space, args.has_probabilities ? args.target : Operand{}, row),
-          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row, launch.streaming),
+          dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row,
+             launch.streaming),
           index(row),
           cols(args.space.cols),
           has_target(!args.has_probabilities),

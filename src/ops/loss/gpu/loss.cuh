@@ -230,7 +230,9 @@ class LossRow {
     constexpr T kHalf = T(0.5);
     const T half_m = state.m * kHalf;
     const T half_log = log_d * kHalf;
-    const auto share = [&](T part, T half_z) { return part * T(2) * ((half_m - half_z) + half_log); };
+    const auto share = [&](T part, T half_z) {
+      return part * T(2) * ((half_m - half_z) + half_log);
+    };
     // With a smoothing of 1 the target has no say, not even where it is hidden.
     T loss = smoothing() < T(1) ? share(T(1) - smoothing(), target_logit() * kHalf) : T(0);
     if constexpr (kSmooths) {

@@ -20,8 +20,8 @@ constexpr std::int64_t weighted_bytes(const Problem& p) {
 struct WeightedLaunch {
   std::int64_t blocks = 0;
   int threads = 0;
-  int row_threads = 1;    // of a block that share a row
-  int staged = 0;         // packs that a block keeps in shared memory
+  int row_threads = 1;  // of a block that share a row
+  int staged = 0;       // packs that a block keeps in shared memory
   std::size_t shared_bytes = 0;
   bool resident = false;  // a row is read once
 

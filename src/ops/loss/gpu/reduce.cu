@@ -57,12 +57,8 @@ Status run_one_block(void (*kernel)(RowArgs), const RowArgs& args) {
 
 }  // namespace
 
-Status reduce_losses(const RowArgs& args) {
-  return run_one_block(sum_losses, args);
-}
+Status reduce_losses(const RowArgs& args) { return run_one_block(sum_losses, args); }
 
-Status find_mean_scale(const RowArgs& args) {
-  return run_one_block(count_rows, args);
-}
+Status find_mean_scale(const RowArgs& args) { return run_one_block(count_rows, args); }
 
 }  // namespace onepass::ops::loss

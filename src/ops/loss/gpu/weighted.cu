@@ -9,8 +9,8 @@
 // Proof   `onepass verify`; numbers: results/.
 
 #include "core/cuda/dependent.cuh"
-#include "ops/loss/gpu/plan.hpp"
 #include "merge/block.cuh"
+#include "ops/loss/gpu/plan.hpp"
 #include "ops/loss/gpu/reduce.hpp"
 #include "ops/loss/gpu/variants.hpp"
 #include "ops/loss/gpu/weighted.cuh"

@@ -16,11 +16,11 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
+#include "ops/select/args.hpp"
+#include "ops/select/cpu/offer-inl.hpp"
+#include "ops/select/cpu/variants.hpp"
 #include "rows/cpu/run.hpp"
 #include "rows/cpu/tile-inl.hpp"
-#include "ops/select/cpu/offer-inl.hpp"
-#include "ops/select/args.hpp"
-#include "ops/select/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -14,8 +14,8 @@
 #include <functional>
 
 #include "core/simd/inline-inl.hpp"
-#include "rows/cpu/tile-inl.hpp"
 #include "ops/select/cpu/best.hpp"
+#include "rows/cpu/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -8,9 +8,9 @@
 #include <limits>
 #include <vector>
 
-#include "rows/cpu/layout.hpp"
-#include "ops/select/cpu/best.hpp"
 #include "ops/select/args.hpp"
+#include "ops/select/cpu/best.hpp"
+#include "rows/cpu/layout.hpp"
 
 namespace onepass {
 

@@ -20,17 +20,17 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
-#include "rows/cpu/lse-inl.hpp"
-#include "rows/cpu/run.hpp"
-#include "rows/cpu/tile-inl.hpp"
+#include "ops/select/args.hpp"
 #include "ops/select/cpu/best.hpp"
 #include "ops/select/cpu/filter.hpp"
-#include "ops/select/gumbel.hpp"
 #include "ops/select/cpu/nucleus-inl.hpp"
 #include "ops/select/cpu/offer-inl.hpp"
 #include "ops/select/cpu/pieces.hpp"
-#include "ops/select/args.hpp"
 #include "ops/select/cpu/variants.hpp"
+#include "ops/select/gumbel.hpp"
+#include "rows/cpu/lse-inl.hpp"
+#include "rows/cpu/run.hpp"
+#include "rows/cpu/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -10,11 +10,11 @@
 #include <numeric>
 #include <vector>
 
-#include "rows/cpu/run.hpp"
 #include "core/state.hpp"
-#include "ops/select/cpu/best.hpp"
 #include "ops/select/args.hpp"
+#include "ops/select/cpu/best.hpp"
 #include "ops/select/cpu/variants.hpp"
+#include "rows/cpu/run.hpp"
 
 namespace onepass::ops::topk {
 namespace {

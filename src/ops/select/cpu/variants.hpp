@@ -8,7 +8,8 @@
 namespace onepass::ops::topk {
 
 Status cpu_unfused(const RowArgs& args, const CpuLaunch& launch);
-Status cpu_choose(const RowArgs& args, const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
+Status cpu_choose(const RowArgs& args,
+                  const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
 Status cpu_gate(const RowArgs& args, const CpuLaunch& launch);
 
 }  // namespace onepass::ops::topk

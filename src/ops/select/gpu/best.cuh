@@ -6,9 +6,9 @@
 #pragma once
 
 #include "core/cuda/shared.cuh"
-#include "ops/select/gpu/plan.hpp"
 #include "merge/block.cuh"
 #include "ops/select/gpu/order.cuh"
+#include "ops/select/gpu/plan.hpp"
 
 namespace onepass {
 

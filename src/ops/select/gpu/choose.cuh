@@ -7,11 +7,11 @@
 
 #include "core/exponential.hpp"
 #include "merge/operators.hpp"
-#include "rows/gpu/drive.cuh"
-#include "rows/gpu/logits.cuh"
 #include "ops/select/gpu/best.cuh"
 #include "ops/select/gpu/place.cuh"
 #include "ops/select/gpu/stages.cuh"
+#include "rows/gpu/drive.cuh"
+#include "rows/gpu/logits.cuh"
 
 namespace onepass::ops::topk {
 

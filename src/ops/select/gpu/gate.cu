@@ -7,11 +7,11 @@
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
-#include "ops/select/gpu/plan.hpp"
+#include "ops/select/args.hpp"
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/held_row.cuh"
 #include "ops/select/gpu/launch.cuh"
-#include "ops/select/args.hpp"
+#include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::topk {

@@ -4,9 +4,9 @@
 
 #include "core/cuda/pack.cuh"
 #include "merge/warp.cuh"
-#include "rows/gpu/logits.cuh"
 #include "ops/select/gpu/key.cuh"
 #include "ops/select/gpu/upper.cuh"
+#include "rows/gpu/logits.cuh"
 
 namespace onepass::ops::topk {
 
@@ -247,8 +247,8 @@ class HeldRow {
     struct alignas(P * sizeof(Stored)) Four {
       Stored x[P];
     };
-    const bool fours = stride == 1 && cols_ % P == 0 &&
-                       reinterpret_cast<std::uintptr_t>(row) % sizeof(Four) == 0;
+    const bool fours =
+        stride == 1 && cols_ % P == 0 && reinterpret_cast<std::uintptr_t>(row) % sizeof(Four) == 0;
     if (__all_sync(kAllLanes, fours)) {  // as one: the warp has other rows, and all meet below
 #pragma unroll
       for (int j = 0; j < N; j += P) {

@@ -1,9 +1,9 @@
 // From a checked call to the kernel that was compiled for its rows.
 #pragma once
 
-#include "rows/gpu/launch.cuh"
 #include "ops/select/gpu/stored.hpp"
 #include "ops/select/gpu/team.cuh"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::topk {
 

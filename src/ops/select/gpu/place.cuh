@@ -55,7 +55,8 @@ EachRowAt<T, Place> each_row_at(const EachRow<T>& each) {
 }
 
 // The address of a row.
-__device__ inline void* address_of(const RowSpace& space, const Operand& operand, std::int64_t row) {
+__device__ inline void* address_of(const RowSpace& space, const Operand& operand,
+                                   std::int64_t row) {
   return row_data(space, operand, row);
 }
 __device__ inline void* address_of(const FlatSpace&, const FlatPlace& place, std::int64_t row) {

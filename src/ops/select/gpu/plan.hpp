@@ -45,8 +45,8 @@ constexpr int packs_each(bool general, bool alone, std::int64_t few_stages) {
 constexpr int tile_bytes(int packs) { return packs == kGeneralPacks ? 64 : packs * kPackBytes; }
 
 constexpr std::int64_t packs(const Problem& p) {
-  const std::int64_t n = is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows)
-                                       : p.cols / pack_lanes(p.in);
+  const std::int64_t n =
+      is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows) : p.cols / pack_lanes(p.in);
   return std::max<std::int64_t>(n, 1);
 }
 
@@ -186,8 +186,7 @@ inline SelectLaunch block_of(const Problem& p, const Machine& m, int threads) {
 
 // Clusters that can be: the first block must be able to take what all of them leave.
 constexpr bool fits_cluster(const Problem& p, const Machine& m, int split, int threads) {
-  return split > 1 && split <= gpu_rows::most_cluster(m) &&
-         split == power_of_two_from(split) &&
+  return split > 1 && split <= gpu_rows::most_cluster(m) && split == power_of_two_from(split) &&
          split * (wanted(p) + 1) <= kKeysEach * threads && packs(p) / split >= 2 * kWarp;
 }
 inline SelectLaunch cluster_of(const Problem& p, const Machine& m, int split, int threads) {
@@ -249,8 +248,8 @@ inline SelectLaunch guess_of(const Problem& p, const Machine& m, int split) {
 }
 // A thread has all of its packs at once, and at least one: a block's limit is that of many threads.
 constexpr bool fits_guess(const Problem& p, const Machine& m, const SelectLaunch& launch) {
-  return p.k <= most_guessed(launch.parts) && !launch.general &&
-         launch.threads == kGuessThreads && fits_cluster(p, m, launch.parts, launch.threads) &&
+  return p.k <= most_guessed(launch.parts) && !launch.general && launch.threads == kGuessThreads &&
+         fits_cluster(p, m, launch.parts, launch.threads) &&
          launch.chunk <= launch.packs * launch.threads && launch.chunk >= launch.threads &&
          launch.shared_bytes + kGuessBytes <= static_cast<std::size_t>(m.gpu.block_shared);
 }
@@ -271,9 +270,9 @@ constexpr std::int64_t grid_room(const Problem& p, int threads) {
 inline SelectLaunch grid_of(const Problem& p, const Machine& m, int parts, int threads) {
   SelectLaunch launch = part(p, m, parts, threads);
   launch.segment = static_cast<int>(grid_room(p, launch.threads));
-  launch.scratch_bytes = ticket_bytes(p.rows) +
-                         static_cast<std::size_t>(launch.blocks) *
-                             static_cast<std::size_t>(kTallyBytes + launch.segment * kKeyBytes);
+  launch.scratch_bytes =
+      ticket_bytes(p.rows) + static_cast<std::size_t>(launch.blocks) *
+                                 static_cast<std::size_t>(kTallyBytes + launch.segment * kKeyBytes);
   return launch;
 }
 
@@ -287,8 +286,7 @@ inline SelectLaunch grid(const Problem& p, const Machine& m) {
 // Any K: keys in the workspace, as many rows at once as a part of the memory holds.
 constexpr int sorted_keys(std::int64_t k) { return std::max(2, power_of_two_from(k)); }
 inline SortLaunch sort(const Problem& p, const Machine&) {
-  SortLaunch launch{
-      .threads = kMostThreads, .keys = sorted_keys(p.k), .general = is_general(p)};
+  SortLaunch launch{.threads = kMostThreads, .keys = sorted_keys(p.k), .general = is_general(p)};
   const std::int64_t row_bytes = std::int64_t{launch.keys} * kKeyBytes;
   launch.blocks = std::clamp<std::int64_t>((std::int64_t{256} << 20) / row_bytes, 1,
                                            std::max<std::int64_t>(p.rows, 1));
@@ -336,8 +334,7 @@ inline constexpr int kStreamOthersBytes = 16 + (kMostStreamCluster - 1) * kTally
 constexpr int least_stream_warps(const Problem& p) { return p.k > kMostOneWarpK ? 2 : 1; }
 
 inline StreamLaunch stream_of(const Problem& p, int warps, int cluster = 1) {
-  StreamLaunch launch{
-      .blocks = p.rows * cluster, .threads = warps * kWarp, .cluster = cluster};
+  StreamLaunch launch{.blocks = p.rows * cluster, .threads = warps * kWarp, .cluster = cluster};
   const int each = kStreamLaneBytes + kStreamKeys * kKeyBytes;
   const int meeting = warps > 1 ? kStreamMeetingBytes : 0;
   const int others = cluster > 1 ? kStreamOthersBytes + (cluster - 1) * kStreamShownBytes : 0;

@@ -1,10 +1,10 @@
 // What every way to draw a token has in common: a row's options, who wins among candidates, what is written.
 #pragma once
 
-#include "ops/select/gpu/answer.cuh"
-#include "ops/select/gumbel.hpp"
-#include "ops/select/gpu/race.cuh"
 #include "ops/select/args.hpp"
+#include "ops/select/gpu/answer.cuh"
+#include "ops/select/gpu/race.cuh"
+#include "ops/select/gumbel.hpp"
 
 namespace onepass::ops::topk {
 

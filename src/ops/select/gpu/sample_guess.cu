@@ -51,10 +51,9 @@ __global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
 
 Status gpu_sample_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
   return with_guess(args, select, [&]<class Row, int Share>() {
-    return launch_select(
-        sample_guesses<Row, Share>, "gpu_guess", args, select,
-        common_of<FlatPlace>(args, args.select->temperature, select),
-        sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed));
+    return launch_select(sample_guesses<Row, Share>, "gpu_guess", args, select,
+                         common_of<FlatPlace>(args, args.select->temperature, select),
+                         sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed));
   });
 }
 

@@ -1,9 +1,9 @@
 // The types that rows to choose from are stored in, and the kernels that have a file for each of them, in types/.
 #pragma once
 
-#include "rows/args.hpp"
 #include "onepass/status.hpp"
 #include "ops/select/gpu/plan.hpp"
+#include "rows/args.hpp"
 
 namespace onepass::ops::topk {
 

@@ -7,7 +7,8 @@
 
 namespace onepass::ops::topk {
 
-Status gpu_choose(const RowArgs& args, const gpu_choose::SelectLaunch& launch);  // gpu_block, gpu_cluster and gpu_grid
+Status gpu_choose(const RowArgs& args,
+                  const gpu_choose::SelectLaunch& launch);  // gpu_block, gpu_cluster and gpu_grid
 Status gpu_guess(const RowArgs& args, const gpu_choose::SelectLaunch& launch);
 Status gpu_sample(const RowArgs& args, const gpu_choose::SelectLaunch& launch);
 Status gpu_sample_guess(const RowArgs& args, const gpu_choose::SelectLaunch& launch);

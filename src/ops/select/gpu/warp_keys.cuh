@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/cuda/shared.cuh"
-#include "ops/select/gpu/plan.hpp"
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
 #include "ops/select/gpu/group_maxima.cuh"
 #include "ops/select/gpu/key.cuh"
+#include "ops/select/gpu/plan.hpp"
 
 namespace onepass {
 

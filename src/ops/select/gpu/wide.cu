@@ -9,12 +9,12 @@
 // Proof   `onepass verify`; workloads/test_topk_f64.txt.
 
 #include "core/cuda/dependent.cuh"
-#include "ops/select/gpu/plan.hpp"
 #include "merge/block.cuh"
-#include "rows/gpu/logits.cuh"
 #include "ops/select/args.hpp"
+#include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/variants.hpp"
 #include "rows/gpu/launch.cuh"
+#include "rows/gpu/logits.cuh"
 
 namespace onepass::ops::topk {
 namespace {

@@ -8,8 +8,8 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options; probabilities, as they are or renormalized.
 // Proof   `onepass verify`; numbers: docs/walk/topk.md.
 
-#include "ops/select/walk/variants.hpp"
 #include "ops/select/walk/rows.cuh"
+#include "ops/select/walk/variants.hpp"
 
 namespace onepass::ops::topk {
 namespace {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ops/select/gpu/answer.cuh"
-#include "ops/select/walk/plan.hpp"
 #include "ops/select/gpu/launch.cuh"
+#include "ops/select/walk/plan.hpp"
 
 namespace onepass::ops::topk {
 
@@ -14,7 +14,8 @@ Status launch_walk(const RowArgs& args, const WalkLaunch& how, KernelOf kernel_o
   const TopkOutputs out = outputs_of(args);
   const Common common = common_of(args, temperature_of(args));
   return with_stored(args, [&]<class In>(Type<In>) {
-    return launch_rows(kernel_of(Type<ChooseRow<In, In>>{}), "top-k's walk", args, how, common, out);
+    return launch_rows(kernel_of(Type<ChooseRow<In, In>>{}), "top-k's walk", args, how, common,
+                       out);
   });
 }
 

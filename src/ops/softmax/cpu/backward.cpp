@@ -14,10 +14,10 @@
 #include "core/simd/inline-inl.hpp"
 #include "core/sum.hpp"
 #include "merge/lane-inl.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/run.hpp"
 #include "rows/cpu/tile-inl.hpp"
-#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -17,9 +17,9 @@
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/softmax/cpu/limits.hpp"
+#include "ops/softmax/cpu/variants.hpp"
 #include "rows/cpu/layout.hpp"
 #include "rows/cpu/run.hpp"
-#include "ops/softmax/cpu/variants.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -9,7 +9,8 @@ namespace onepass::ops::softmax {
 
 Status cpu_serial(const RowArgs& args, const CpuLaunch& launch);
 Status cpu_short(const RowArgs& args, const CpuLaunch& launch);
-Status cpu_row(const RowArgs& args, const CpuLaunch& launch);  // cpu_split is the same with split > 1
+Status cpu_row(const RowArgs& args,
+               const CpuLaunch& launch);  // cpu_split is the same with split > 1
 Status cpu_lanes(const RowArgs& args, const CpuLaunch& launch);
 Status cpu_backward(const RowArgs& args, const CpuLaunch& launch);
 

@@ -7,9 +7,9 @@
 // Limits  none; every dtype and option, y and dy f64 both or neither.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "rows/gpu/grid.cuh"
 #include "ops/softmax/gpu/backward.cuh"
 #include "ops/softmax/gpu/variants.hpp"
+#include "rows/gpu/grid.cuh"
 
 namespace onepass::ops::softmax {
 

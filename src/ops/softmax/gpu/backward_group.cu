@@ -7,9 +7,9 @@
 // Limits  rows that a warp holds in registers; every dtype and option, y and dy f64 both or neither.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/backward.cuh"
 #include "ops/softmax/gpu/variants.hpp"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::softmax {
 

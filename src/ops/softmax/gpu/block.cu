@@ -9,10 +9,10 @@
 //         option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/forward.cuh"
 #include "ops/softmax/gpu/variants.hpp"
 #include "ops/softmax/gpu/whole.cuh"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -22,7 +22,7 @@ Status run_whole(const RowArgs& args, const gpu_rows::BlockLaunch& block) {
   return with_whole_row(args, [&]<class Row>(Type<Row>) {
     const auto kernel = block.packs == 2   ? whole_blocks<Row, 2, Clusters>
                         : block.packs == 4 ? whole_blocks<Row, 4, Clusters>
-                                          : whole_blocks<Row, 8, Clusters>;
+                                           : whole_blocks<Row, 8, Clusters>;
     return launch_rows(kernel, name_of(block), args, block, block.chunk);
   });
 }

@@ -8,12 +8,14 @@
 // Limits  none: every op, dtype and option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "rows/gpu/grid.cuh"
 #include "ops/softmax/gpu/forward.cuh"
 #include "ops/softmax/gpu/variants.hpp"
+#include "rows/gpu/grid.cuh"
 
 namespace onepass::ops::softmax {
 
-Status gpu_grid(const RowArgs& args, const gpu_rows::GridLaunch& grid) { return run_grid<ForwardRows>(args, grid); }
+Status gpu_grid(const RowArgs& args, const gpu_rows::GridLaunch& grid) {
+  return run_grid<ForwardRows>(args, grid);
+}
 
 }  // namespace onepass::ops::softmax

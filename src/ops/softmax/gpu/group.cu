@@ -7,10 +7,10 @@
 // Limits  rows that a warp holds in registers; every op, dtype and option of the forward ops.
 // Proof   `onepass verify`; numbers: results/.
 
-#include "rows/gpu/launch.cuh"
 #include "ops/softmax/gpu/forward.cuh"
 #include "ops/softmax/gpu/variants.hpp"
 #include "ops/softmax/gpu/whole.cuh"
+#include "rows/gpu/launch.cuh"
 
 namespace onepass::ops::softmax {
 namespace {

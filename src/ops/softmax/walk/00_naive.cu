@@ -7,8 +7,8 @@
 // Limits  rows at one stride, one dtype, no options.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
-#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -40,8 +40,8 @@ __global__ void naive_kernel(Rows<T> a) {
 }  // namespace
 
 Status naive(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, how, args, rows); });
+  return with_rows(args,
+                   [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -26,9 +26,8 @@ __global__ void block_serial_kernel(Rows<T> a) {
 }  // namespace
 
 Status block_serial(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(block_serial_kernel<T>, how, args, rows);
-  });
+  return with_rows(
+      args, [&]<class T>(Rows<T> rows) { return launch(block_serial_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -27,9 +27,8 @@ __global__ void warp_shuffle_kernel(Rows<T> a) {
 }  // namespace
 
 Status warp_shuffle(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(warp_shuffle_kernel<T>, how, args, rows);
-  });
+  return with_rows(
+      args, [&]<class T>(Rows<T> rows) { return launch(warp_shuffle_kernel<T>, how, args, rows); });
 }
 
 }  // namespace onepass::ops::softmax

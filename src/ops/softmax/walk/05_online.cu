@@ -9,8 +9,8 @@
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
 #include "merge/block.cuh"
-#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/walk/variants.hpp"
 #include "ops/softmax/walk/rows.cuh"
+#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {

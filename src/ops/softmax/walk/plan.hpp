@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <string>
 
+#include "core/machine.hpp"
 #include "core/problem.hpp"
 #include "core/state.hpp"
-#include "core/machine.hpp"
 #include "onepass/plan.hpp"
 #include "rows/cpu/limits.hpp"
 #include "rows/packs.hpp"

@@ -41,27 +41,27 @@ Status with_rows(const RowArgs& args, Body body) {
 
 // Launches kernel(rows, more...) as planned.
 template <class T, class... More>
-Status launch(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const RowArgs& args, Rows<T> rows,
-              More... more) {
+Status launch(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const RowArgs& args,
+              Rows<T> rows, More... more) {
   if (how.shared_bytes > 0) {
     if (Status status = allow_shared(reinterpret_cast<const void*>(kernel), how.shared_bytes);
         !status.ok()) {
       return status;
     }
   }
-  kernel<<<static_cast<unsigned>(how.blocks), static_cast<unsigned>(how.threads),
-           how.shared_bytes, static_cast<cudaStream_t>(args.queue.stream)>>>(rows, more...);
+  kernel<<<static_cast<unsigned>(how.blocks), static_cast<unsigned>(how.threads), how.shared_bytes,
+           static_cast<cudaStream_t>(args.queue.stream)>>>(rows, more...);
   return launch_status("softmax's walk");
 }
 
 // The same with all blocks on the GPU at once, so that they can wait for each other.
 template <class T, class... More>
-Status launch_cooperative(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const RowArgs& args,
-                          Rows<T> rows, More... more) {
+Status launch_cooperative(void (*kernel)(Rows<T>, More...), const WalkLaunch& how,
+                          const RowArgs& args, Rows<T> rows, More... more) {
   void* arguments[] = {&rows, &more...};
   cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel),
-                              static_cast<unsigned>(how.blocks),
-                              static_cast<unsigned>(how.threads), arguments, how.shared_bytes,
+                              static_cast<unsigned>(how.blocks), static_cast<unsigned>(how.threads),
+                              arguments, how.shared_bytes,
                               static_cast<cudaStream_t>(args.queue.stream));
   return launch_status("softmax's walk");
 }

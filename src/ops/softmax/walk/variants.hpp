@@ -2,8 +2,8 @@
 #pragma once
 
 #include "onepass/status.hpp"
-#include "rows/args.hpp"
 #include "ops/softmax/walk/plan.hpp"
+#include "rows/args.hpp"
 
 namespace onepass::ops::softmax {
 

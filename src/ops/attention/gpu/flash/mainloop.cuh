@@ -2,10 +2,10 @@
 #pragma once
 
 #include "core/cuda/dependent.cuh"
-#include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/flash/partial.cuh"
-#include "ops/attention/gpu/packed.cuh"
+#include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/flash/split_kv.hpp"
+#include "ops/attention/gpu/packed.cuh"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {

@@ -2,8 +2,8 @@
 // where they are blocks of a cluster.
 #pragma once
 
-#include "ops/attention/gpu/flash/plan.hpp"
 #include "merge/cluster.cuh"
+#include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/flash/split_kv.hpp"
 #include "ops/attention/gpu/packed.cuh"
 

@@ -9,8 +9,8 @@ Plan FlashLaunch::plan() const {
           .blocks = blocks,
           .split = parts,
           .scratch_bytes = scratch_bytes,
-          .details = text_of("cluster=", cluster, " part_keys=", part_keys, " tile_keys=", tile_keys,
-                             " shared=", shared_bytes, word(" unaligned", !aligned))};
+          .details = text_of("cluster=", cluster, " part_keys=", part_keys, " tile_keys=",
+                             tile_keys, " shared=", shared_bytes, word(" unaligned", !aligned))};
 }
 
 }  // namespace onepass::attention_launch

@@ -39,13 +39,13 @@ constexpr int flash_bytes(FlashDims dims, int rows, int keys = kFlashKeys) {
 struct FlashLaunch {
   std::int64_t blocks = 0;
   int threads = 0;
-  int cluster = 1;           // blocks that share the keys of a part
-  int parts = 1;             // that keys are cut into, and joined by a second launch
-  int part_keys = 0;         // keys per part; 0: keys are not cut
-  int left_by_part = 1;      // partial results per row that a part leaves
-  int tile_keys = 0;         // keys per tile
+  int cluster = 1;       // blocks that share the keys of a part
+  int parts = 1;         // that keys are cut into, and joined by a second launch
+  int part_keys = 0;     // keys per part; 0: keys are not cut
+  int left_by_part = 1;  // partial results per row that a part leaves
+  int tile_keys = 0;     // keys per tile
   std::size_t shared_bytes = 0, scratch_bytes = 0;
-  bool aligned = false;      // every token begins at a multiple of 16 bytes
+  bool aligned = false;  // every token begins at a multiple of 16 bytes
 
   Plan plan() const;
   bool operator==(const FlashLaunch&) const = default;
@@ -179,8 +179,7 @@ inline FlashLaunch flash_launch(const Problem& p, const Machine& m, int rows, in
   if (launch.parts > 1) {
     const bool fixed = p.batch_invariant || a.split > 0;
     launch.left_by_part = fixed ? 1 : left_by_part(launch.parts, teams);
-    launch.scratch_bytes =
-        left_bytes(launch.parts * launch.left_by_part, batch_rows(a), a.dim);
+    launch.scratch_bytes = left_bytes(launch.parts * launch.left_by_part, batch_rows(a), a.dim);
   }
   return launch;
 }

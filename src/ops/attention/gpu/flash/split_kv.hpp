@@ -28,10 +28,8 @@ ONEPASS_HD inline std::int64_t row_number(const AttentionArgs& a, std::int64_t b
 }
 
 inline Parts parts_of(const AttentionArgs& a, const attention_launch::FlashLaunch& launch) {
-  Parts parts{.count = launch.parts,
-              .each = launch.left_by_part,
-              .keys = launch.part_keys,
-              .dim = a.dim};
+  Parts parts{
+      .count = launch.parts, .each = launch.left_by_part, .keys = launch.part_keys, .dim = a.dim};
   parts.rows = (a.q_offsets ? 1 : a.batch) * a.heads * a.queries;
   parts.means = reinterpret_cast<float*>(a.workspace);
   parts.lse = parts.means + parts.left() * parts.rows * a.dim;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/cuda/dependent.cuh"
-#include "ops/attention/gpu/hopper/plan.hpp"
 #include "ops/attention/gpu/hopper/mainloop.cuh"
+#include "ops/attention/gpu/hopper/plan.hpp"
+#include "ops/attention/gpu/hopper/tensor_map.hpp"
 #include "ops/attention/gpu/hopper/variants.hpp"
 #include "runtime/launch.cuh"
-#include "ops/attention/gpu/hopper/tensor_map.hpp"
 
 namespace onepass::ops::attention {
 namespace hopper {
@@ -58,8 +58,8 @@ Status run(const AttentionArgs& a, const attention_launch::HopperLaunch& planned
   const int heads = p.heads * (p.packed ? 1 : p.batch);
   p.schedule = attention_tiles::Schedule(tiles, heads);
   if (planned.paired) {
-    p.schedule = attention_tiles::Schedule::in_pairs(
-        tiles, heads, static_cast<int>(planned.blocks), planned.rounds_left);
+    p.schedule = attention_tiles::Schedule::in_pairs(tiles, heads, static_cast<int>(planned.blocks),
+                                                     planned.rounds_left);
     p.lead = planned.lead;
   }
   p.sharing = Divisor(static_cast<int>(a.heads / a.kv_heads));
@@ -102,8 +102,8 @@ template <int Dim>
 Status gpu_hopper_of(const AttentionArgs& args, const attention_launch::HopperLaunch& planned) {
   const bool ragged = args.lengths || args.q_offsets || args.kv_offsets;
   const auto as = [&]<class Stored>(Type<Stored>) {
-    return ragged && Dim < 256 ? hopper::launch_tile<Stored, Dim, Dim < 256>(args, planned)
-                               : hopper::launch_tile<Stored, Dim, false>(args, planned);
+    return ragged && Dim < 256     ? hopper::launch_tile < Stored, Dim,
+           Dim<256>(args, planned) : hopper::launch_tile<Stored, Dim, false>(args, planned);
   };
   return args.q.dtype == DType::bf16 ? as(Type<BF16>{}) : as(Type<F16>{});
 }

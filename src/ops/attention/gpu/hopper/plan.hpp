@@ -58,9 +58,9 @@ constexpr int hopper_lead(HopperTile tile, int query_tiles, int queries) {
 struct HopperLaunch {
   std::int64_t blocks = 0;
   HopperTile tile{};
-  bool paired = false;   // tiles under a diagonal are dealt in pairs,
-  int rounds_left = 0;   // but for so many rounds
-  int lead = 0;          // rows of the first tile before the first query
+  bool paired = false;  // tiles under a diagonal are dealt in pairs,
+  int rounds_left = 0;  // but for so many rounds
+  int lead = 0;         // rows of the first tile before the first query
 
   Plan plan() const;
   bool operator==(const HopperLaunch&) const = default;

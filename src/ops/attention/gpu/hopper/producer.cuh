@@ -2,10 +2,10 @@
 #pragma once
 
 #include "core/cuda/tma.cuh"
-#include "ops/attention/gpu/hopper/tile_scheduler.hpp"
-#include "ops/attention/sight.hpp"
 #include "ops/attention/args.hpp"
+#include "ops/attention/gpu/hopper/tile_scheduler.hpp"
 #include "ops/attention/gpu/online.cuh"
+#include "ops/attention/sight.hpp"
 
 namespace onepass::ops::attention::hopper {
 
