@@ -10,6 +10,7 @@
 #include "ops/attention/walk/plan.hpp"
 #include "ops/loss/gpu/plan.hpp"
 #include "ops/select/gpu/plan.hpp"
+#include "ops/select/gpu/stream_plan.hpp"
 #include "ops/select/walk/plan.hpp"
 #include "ops/softmax/walk/plan.hpp"
 #include "rows/cpu/plan.hpp"

@@ -20,6 +20,7 @@
 #include "merge/thread.cuh"
 #include "rows/args.hpp"
 #include "rows/gpu/plan.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass {
 

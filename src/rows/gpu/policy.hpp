@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rows/gpu/plan.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::gpu_rows {
 

@@ -5,6 +5,7 @@
 #include "core/cuda/pack.cuh"
 #include "merge/thread.cuh"
 #include "rows/gpu/launch.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass {
 

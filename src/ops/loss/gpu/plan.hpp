@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rows/gpu/plan.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::gpu_rows {
 

@@ -15,6 +15,7 @@
 #include "ops/loss/gpu/variants.hpp"
 #include "ops/loss/gpu/weighted.cuh"
 #include "rows/gpu/launch.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::loss {
 namespace {

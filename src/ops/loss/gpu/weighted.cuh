@@ -5,6 +5,7 @@
 #include "merge/warp.cuh"
 #include "ops/loss/shares.hpp"
 #include "rows/gpu/logits.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::loss {
 

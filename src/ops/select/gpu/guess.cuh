@@ -10,6 +10,7 @@
 
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/launch.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

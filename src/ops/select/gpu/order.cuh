@@ -5,6 +5,7 @@
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
 #include "ops/select/gpu/key.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass {
 

@@ -1,4 +1,5 @@
 #include "ops/select/gpu/plan.hpp"
+#include "ops/select/gpu/stream_plan.hpp"
 
 #include "core/reasons.hpp"
 

@@ -4,10 +4,13 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "ops/select/gpu/plan.hpp"
+#include "ops/select/gpu/stream_plan.hpp"
 #include "rows/gpu/policy.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::gpu_choose {
 
@@ -99,6 +102,8 @@ inline std::string refuse_guess(const Problem& p, const Machine& m) {
   if (launch.chunk < launch.threads) return "its rows must have a pack for every thread";
   return "its blocks must have all of a row in registers";
 }
+
+using AnyLaunch = std::variant<SelectLaunch, StreamLaunch, LanesLaunch, SortLaunch>;
 
 // ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block --------------------
 

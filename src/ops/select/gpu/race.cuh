@@ -4,6 +4,7 @@
 #include "core/philox.hpp"
 #include "ops/select/gpu/choose.cuh"
 #include "ops/select/gumbel.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

@@ -8,6 +8,8 @@
 #include "ops/select/gpu/choose.cuh"
 #include "ops/select/gpu/group_maxima.cuh"
 #include "ops/select/gpu/order.cuh"
+#include "ops/select/gpu/stream_plan.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

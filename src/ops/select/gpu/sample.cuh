@@ -5,6 +5,7 @@
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/race.cuh"
 #include "ops/select/gumbel.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

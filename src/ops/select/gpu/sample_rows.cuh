@@ -5,6 +5,7 @@
 #include "ops/select/gpu/sample.cuh"
 #include "ops/select/gpu/search.cuh"
 #include "ops/select/gpu/variants.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

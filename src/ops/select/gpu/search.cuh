@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/select/gpu/choose.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

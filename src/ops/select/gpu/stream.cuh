@@ -3,7 +3,9 @@
 
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/gpu/row_warps.cuh"
+#include "ops/select/gpu/stream_plan.hpp"
 #include "ops/select/gpu/warp_keys.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

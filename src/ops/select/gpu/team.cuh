@@ -5,6 +5,7 @@
 #include "merge/cluster.cuh"
 #include "merge/grid.cuh"
 #include "ops/select/gpu/choose.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

@@ -3,6 +3,7 @@
 
 #include "onepass/status.hpp"
 #include "ops/select/gpu/plan.hpp"
+#include "ops/select/gpu/stream_plan.hpp"
 #include "rows/args.hpp"
 
 namespace onepass::ops::topk {

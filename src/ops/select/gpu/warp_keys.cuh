@@ -7,6 +7,7 @@
 #include "ops/select/gpu/group_maxima.cuh"
 #include "ops/select/gpu/key.cuh"
 #include "ops/select/gpu/plan.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass {
 

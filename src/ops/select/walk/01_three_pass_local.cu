@@ -10,6 +10,7 @@
 
 #include "ops/select/walk/top_list.cuh"
 #include "ops/select/walk/variants.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 namespace {

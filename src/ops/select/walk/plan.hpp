@@ -3,6 +3,7 @@
 
 #include "ops/select/gpu/policy.hpp"
 #include "rows/cpu/limits.hpp"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

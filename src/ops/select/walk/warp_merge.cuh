@@ -3,6 +3,7 @@
 
 #include "merge/warp.cuh"
 #include "ops/select/walk/top_list.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 

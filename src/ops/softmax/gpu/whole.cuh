@@ -7,6 +7,7 @@
 #include "merge/cluster.cuh"
 #include "rows/gpu/launch.cuh"
 #include "rows/gpu/logits.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::softmax {
 

@@ -6,6 +6,7 @@
 #include "merge/thread.cuh"
 #include "ops/softmax/walk/plan.hpp"
 #include "ops/softmax/walk/rows.cuh"
+#include "rows/packs.hpp"
 
 namespace onepass::ops::softmax {
 

@@ -10,6 +10,7 @@
 #include "merge/warp.cuh"
 #include "ops/attention/gpu/flash/partial.cuh"
 #include "ops/attention/gpu/flash/split_kv.hpp"
+#include "rows/packs.hpp"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/cuda/dependent.cuh"
+#include "ops/attention/gpu/flash/load_tiles.cuh"
 #include "ops/attention/gpu/flash/partial.cuh"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/flash/split_kv.hpp"

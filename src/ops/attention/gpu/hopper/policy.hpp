@@ -9,11 +9,16 @@
 
 namespace onepass::attention_launch {
 
+inline std::string few_rows(const Problem& p) {
+  return text_of(p.attention.queries * p.attention.group(), " rows of a kv head, at most ",
+                 kFewRows, ": one warp has them all");
+}
+
 // Hopper tiles one head, flash_mma a whole GQA group. Hopper is twice as fast per tile, so it loses where it needs more than
 // twice as many tiles, and where its tiles are too few to keep all SMs busy.
 inline std::string hopper_yields(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
-  if (refuse_decode(p, m).empty()) return "rows are few for each kv head: one warp has them all";
+  if (refuse_decode(p, m).empty()) return few_rows(p);
   if (!p.batch_invariant && !hopper_fills(p, m)) {
     return text_of(hopper_tiles(a), " tiles of queries are few for ", m.gpu.processors,
                    " SMs: blocks share their keys");
@@ -28,8 +33,11 @@ inline bool takes_hopper(const Problem& p, const Machine& m) {
 }
 
 inline std::string flash_yields(const Problem& p, const Machine& m) {
-  if (refuse_decode(p, m).empty()) return "rows are few for each kv head: one warp has them all";
-  return takes_hopper(p, m) ? "hopper is twice as fast per tile" : "";
+  if (refuse_decode(p, m).empty()) return few_rows(p);
+  if (!takes_hopper(p, m)) return {};
+  const AttentionFacts& a = p.attention;
+  return text_of("hopper is twice as fast per tile, and has ", hopper_tiles(a),
+                 " where it would have ", row_tiles(a, flash_rows(flash_dims(a.dim))));
 }
 
 inline std::string simt_yields(const Problem& p, const Machine& m) {
