@@ -1,6 +1,5 @@
 // The public ops: check, plan, run.
 
-#include <utility>
 #include <vector>
 
 #include "api/execute.hpp"
@@ -11,7 +10,6 @@
 #include "ops/softmax/check.hpp"
 #include "rows/describe.hpp"
 #include "rows/gpu/policy.hpp"
-#include "runtime/gpu.hpp"
 
 namespace onepass {
 namespace {

@@ -276,7 +276,7 @@ inline SortLaunch sort(const Problem& p, const Machine&) {
   return launch;
 }
 
-// ---- float64: a block a row, digit by digit (gpu_wide.cu) ------------------------------------------------------
+// ---- float64: a block a row, digit by digit (wide.cu) ------------------------------------------------------
 
 inline constexpr int kWideDigits = 256;
 inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index

@@ -9,7 +9,7 @@
 // Limits  as flash_mma; up to 16 rows a kv head.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 //
-// The kernel is flash.cuh's; dims/flash_*.cu compile it.
+// The kernel is mainloop.cuh's; dim_*.cu compile it.
 
 #include "ops/attention/gpu/flash/variants.hpp"
 

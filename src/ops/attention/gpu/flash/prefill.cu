@@ -9,7 +9,7 @@
 // Limits  sm_80; f16, bf16; every option, any dim, any stride.
 // Proof   `onepass verify attention`; numbers: results/h200/attention_mma.json.
 //
-// The kernel is flash.cuh's; dims/flash_*.cu compile it.
+// The kernel is mainloop.cuh's; dim_*.cu compile it.
 
 #include "ops/attention/gpu/flash/variants.hpp"
 

@@ -9,7 +9,7 @@
 //         offsets up to dim 192.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 //
-// The kernel is hopper_launch.cuh's; dims/hopper_*.cu compile it.
+// The kernel is launch.cuh's; dim_*.cu compile it.
 
 #include "ops/attention/gpu/hopper/variants.hpp"
 
