@@ -89,7 +89,7 @@ struct LossBody {
   void write_loss(const Row& row, const Partial& total, const Operand& to, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total.state, keep.buffers);
     if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
-    const T loss = row.ignored ? T(0) : loss_of(row, total, lse, keep);
+    const double loss = row.ignored ? 0 : loss_of(row, total, lse, keep);
     if (args.row_losses != nullptr) {
       args.row_losses[row.index - args.first_row] = loss;
     } else {
@@ -97,11 +97,11 @@ struct LossBody {
     }
   }
 
-  // Relative to m, so that a large offset common to the row costs no digits; in double, since a distance from m may be past the
-  // largest float where what is left of it by the smoothing is not.
-  T loss_of(const Row& row, const Partial& total, T lse, Keep<T>& keep) const {
+  // Relative to m, so that a large offset common to the row costs no digits. A double: a distance from m, or a row's
+  // loss, may be past the largest float where what the smoothing leaves of it, or the mean of all, is not.
+  double loss_of(const Row& row, const Partial& total, T lse, Keep<T>& keep) const {
     const auto state = narrow<double>(total.state);
-    if (state.d == 0) return -minus_infinity<T>();  // every class has probability 0
+    if (state.d == 0) return -minus_infinity<double>();  // every class has probability 0
     const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
     const double log_d = std::log(state.d);
     const double smoothing = args.label_smoothing;
@@ -109,7 +109,7 @@ struct LossBody {
         smoothing < 1 ? (1 - smoothing) * ((state.m - static_cast<double>(z)) + log_d) : 0;
     if (smoothing > 0) loss += smoothing * ((state.m - total.sum / total.count) + log_d);
     const auto square = static_cast<double>(lse) * static_cast<double>(lse);
-    return static_cast<T>(args.z_loss == 0 ? loss : loss + args.z_loss * square);
+    return args.z_loss == 0 ? loss : loss + args.z_loss * square;
   }
 };
 

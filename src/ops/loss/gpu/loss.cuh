@@ -3,6 +3,7 @@
 #pragma once
 
 #include "merge/operators.hpp"
+#include "merge/running.cuh"
 #include "merge/warp.cuh"
 #include "ops/loss/classes.hpp"
 #include "rows/gpu/logits.cuh"
@@ -175,7 +176,7 @@ class LossRow {
     const auto& to = writes() ? args_.loss : args_.out;
     const T lse = logsumexp(state_of(total));
     if (args_.lse) write_like(row_of(args_, args_.lse, row_), args_.lse.dtype, 0, lse);
-    const T loss = ignored_ ? T(0) : loss_of(total, lse);
+    const double loss = ignored_ ? 0 : loss_of(total, lse);
     if (args_.row_losses != nullptr) {
       args_.row_losses[row_ - args_.first_row] = loss;
     } else {
@@ -219,28 +220,29 @@ class LossRow {
 
   __device__ T target_logit() const { return args_.loss ? hit_ : logits_.at(target_); }
 
-  // Relative to m, so that a large offset common to the row costs no digits. A target that is no
-  // class, which nobody could check beforehand, makes the loss NaN.
-  __device__ T loss_of(const Partial& total, T lse) const {
-    if (!is_class()) return std::numeric_limits<T>::quiet_NaN();
+  // Relative to m, so that a large offset common to the row costs no digits. A double: a row's loss may be past the
+  // largest float where the mean of all is not. A target that is no class, which only the kernel can see, makes it NaN.
+  __device__ double loss_of(const Partial& total, T lse) const {
+    if (!is_class()) return std::numeric_limits<double>::quiet_NaN();
     const State<T> state = state_of(total);
-    if (state.d == T(0)) return -minus_infinity<T>();  // every class has probability 0
+    if (state.d == T(0)) return -minus_infinity<double>();  // every class has probability 0
     const T log_d = log(state.d);
-    // Halves: a distance from m may be past the largest number where what the smoothing leaves of it is not.
+    // Halves: a distance from m may be past the largest T.
     constexpr T kHalf = T(0.5);
     const T half_m = state.m * kHalf;
     const T half_log = log_d * kHalf;
     const auto share = [&](T part, T half_z) {
-      return part * T(2) * ((half_m - half_z) + half_log);
+      return 2 * static_cast<double>(part) * static_cast<double>((half_m - half_z) + half_log);
     };
     // With a smoothing of 1 the target has no say, not even where it is hidden.
-    T loss = smoothing() < T(1) ? share(T(1) - smoothing(), target_logit() * kHalf) : T(0);
+    double loss = smoothing() < T(1) ? share(T(1) - smoothing(), target_logit() * kHalf) : 0;
     if constexpr (kSmooths) {
       if (smoothing() > T(0)) {
         loss += share(smoothing(), total.sum / total.count / kPart * kHalf);
       }
     }
-    return args_.z_loss == 0 ? loss : loss + static_cast<T>(args_.z_loss) * lse * lse;
+    const double square = static_cast<double>(lse) * static_cast<double>(lse);
+    return args_.z_loss == 0 ? loss : loss + args_.z_loss * square;
   }
 
   const Args& args_;
