@@ -100,6 +100,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_gpu_choose.txt
 	$(gpu_verify) workloads/test_topk_walk.txt
 	$(gpu_verify) workloads/test_attention.txt
+	$(gpu_verify) workloads/test_attention_walk.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
 	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose attention; do \

@@ -52,6 +52,8 @@ Problem problem_of(const Case& c) {
   p.whole_rows = !c.lengths && !c.causal && c.window_left < 0 && c.window_right < 0;
   p.wants_lse = c.lse || c.target;
   p.weighs = c.values == TopkValues::probability || c.values == TopkValues::renormalized;
+  p.textbook = c.values == TopkValues::probability && !c.unsorted && c.index == DType::i64 &&
+               c.axis_index() + 1 == static_cast<std::int64_t>(c.shape.size());
   p.in_place = c.in_place;
   p.batch_invariant = c.batch_invariant;
   if (c.op == Op::topk || c.op == Op::gate) p.k = c.k;

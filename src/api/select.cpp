@@ -38,6 +38,9 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   problem.wants_lse = args.lse || args.target;
   problem.weighs =
       select.values == TopkValues::probability || select.values == TopkValues::renormalized;
+  problem.textbook = select.values == TopkValues::probability && select.sorted &&
+                     select.indices.dtype == DType::i64 && select.indices.col_stride == 1 &&
+                     args.out.col_stride == 1;
   if (on_gpu && args.op == Op::sample && problem.in == DType::f64) {
     return {Code::unsupported, "x: f64: on a GPU sample takes f32, f16 and bf16"};
   }

@@ -7,17 +7,10 @@
 #include <type_traits>
 
 #include "core/annotate.hpp"
+#include "core/element.hpp"
 #include "onepass/tensor.hpp"
 
 namespace onepass {
-
-struct F16 {
-  std::uint16_t bits;
-};
-
-struct BF16 {
-  std::uint16_t bits;
-};
 
 ONEPASS_HD inline float to_float(BF16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
@@ -96,11 +89,6 @@ ONEPASS_HD inline Stored store_as(T x) {
     return static_cast<Stored>(x);
   }
 }
-
-template <class T>
-struct Type {
-  using type = T;
-};
 
 // Calls body with the storage type of a dtype.
 template <class Body>

@@ -111,6 +111,7 @@ struct Problem {
   bool whole_rows = true;     // no length, causal or window mask
   bool wants_lse = false;     // or, of topk, a target's log-probability
   bool weighs = true;         // topk: values are probabilities, not logits or logarithms
+  bool textbook = true;       // the largest first, whole probabilities, i64 indices side by side
   bool gives_loss = false;    // a backward that writes the loss, too
   bool reduced = false;       // the losses of all rows become one, or their gradient comes from one
   bool weighted = false;      // cross-entropy: classes have weights, or probabilities as targets

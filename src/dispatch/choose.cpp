@@ -137,10 +137,7 @@ Decision choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
 // Every tile reads its keys and values again; from memory where those of a head do not stay in a cache.
 double attention_bytes(const Problem& p, const Launch& launch, const Machine& m) {
   const AttentionFacts& a = p.attention;
-  if (const auto* walk = std::get_if<ops::attention::WalkLaunch>(&launch);
-      walk != nullptr && walk->extra_bytes > 0) {
-    return least_bytes(p) + walk->extra_bytes;
-  }
+  if (const double extra = extra_bytes(launch); extra > 0) return least_bytes(p) + extra;
   const double kv_head =
       2 * static_cast<double>(a.keys) * a.dim * static_cast<double>(size_of(p.in));
   if (kv_head <= static_cast<double>(std::max(m.l2, m.l3))) return least_bytes(p);

@@ -7,14 +7,16 @@
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
 #include "ops/attention/gpu/plan.hpp"
-#include "ops/attention/walk/plan.hpp"
 #include "ops/loss/gpu/plan.hpp"
 #include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/stream_plan.hpp"
-#include "ops/select/walk/plan.hpp"
-#include "ops/softmax/walk/plan.hpp"
 #include "rows/cpu/plan.hpp"
 #include "rows/gpu/plan.hpp"
+#ifdef ONEPASS_HAS_WALK
+#include "ops/attention/walk/plan.hpp"
+#include "ops/select/walk/plan.hpp"
+#include "ops/softmax/walk/plan.hpp"
+#endif
 
 namespace onepass {
 
@@ -23,8 +25,12 @@ using Launch =
                  gpu_rows::WeightedLaunch, gpu_choose::SelectLaunch, gpu_choose::StreamLaunch,
                  gpu_choose::LanesLaunch, gpu_choose::SortLaunch, CpuAttentionLaunch,
                  attention_launch::SimtLaunch, attention_launch::FlashLaunch,
-                 attention_launch::HopperLaunch, ops::softmax::WalkLaunch, ops::topk::WalkLaunch,
-                 ops::attention::WalkLaunch>;
+                 attention_launch::HopperLaunch
+#ifdef ONEPASS_HAS_WALK
+                 ,
+                 ops::softmax::WalkLaunch, ops::topk::WalkLaunch, ops::attention::WalkLaunch
+#endif
+                 >;
 
 // Of a variant of alternatives, those of Launch.
 template <class... Some>
@@ -37,6 +43,16 @@ inline std::size_t scratch_bytes(const Launch& launch) {
   return std::visit(
       [](const auto& each) -> std::size_t {
         if constexpr (requires { each.scratch_bytes; }) return each.scratch_bytes;
+        return 0;
+      },
+      launch);
+}
+
+// Bytes that it moves beside inputs and outputs, where it says so.
+inline double extra_bytes(const Launch& launch) {
+  return std::visit(
+      [](const auto& each) -> double {
+        if constexpr (requires { each.extra_bytes; }) return each.extra_bytes;
         return 0;
       },
       launch);

@@ -99,6 +99,11 @@ template <auto Function>
 constexpr auto plan = planned_by<Function>;
 
 constexpr Variant kVariants[] = {
+#ifdef ONEPASS_HAS_WALK
+#include "ops/attention/walk/variants.def"
+#include "ops/select/walk/variants.def"
+#include "ops/softmax/walk/variants.def"
+#endif
 #include "ops/attention/variants.def"
 #include "ops/loss/variants.def"
 #include "ops/select/variants.def"

@@ -20,7 +20,7 @@
 #include "core/simd/exp-inl.hpp"
 #include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

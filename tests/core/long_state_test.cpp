@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 
 namespace onepass {
 namespace {

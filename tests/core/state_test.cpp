@@ -1,5 +1,5 @@
 // The laws of the one idea: whatever tree of merges a row is folded with, the state is the row's.
-#include "core/state.hpp"
+#include "core/weighted.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

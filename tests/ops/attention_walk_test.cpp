@@ -10,7 +10,6 @@
 #include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
-#include "ops/attention/args.hpp"
 #include "ops/attention/walk/plan.hpp"
 #include "rows/packs.hpp"
 #include "tests/support/attention.hpp"
@@ -67,14 +66,14 @@ TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
     for (const std::int64_t keys : {1, 64, 129, 2048}) {
       for (const int dim : {16, 64, 80, 256}) {
         const Problem p = attention_problem(3, 6, 2, queries, keys, dim);
-        const geometry::Scratch s = geometry::scratch_of(p.attention);
-        EXPECT_EQ(s.queries % geometry::kTile, 0);
-        EXPECT_EQ(s.keys % geometry::kTile, 0);
-        EXPECT_EQ(s.columns % geometry::kTile, 0);
+        const ops::attention::Scratch s = ops::attention::scratch_of(p.attention);
+        EXPECT_EQ(s.queries % ops::attention::kTile, 0);
+        EXPECT_EQ(s.keys % ops::attention::kTile, 0);
+        EXPECT_EQ(s.columns % ops::attention::kTile, 0);
         EXPECT_GE(s.queries, queries);
         EXPECT_GE(s.keys, keys);
         EXPECT_GE(s.columns, dim);
-        EXPECT_LT(s.queries - queries, geometry::kTile);
+        EXPECT_LT(s.queries - queries, ops::attention::kTile);
         const auto square = static_cast<std::size_t>(3 * 6 * s.queries * s.keys);
         EXPECT_EQ(s.transposed, 0U);
         EXPECT_EQ(s.scores, static_cast<std::size_t>(3 * 2 * dim * s.keys * 2));
@@ -91,15 +90,10 @@ TEST(AttentionWalkTest, MatricesLieSideBySideInWholeTiles) {
 
 TEST(AttentionWalkTest, TheKernelsSeeTheMatricesThatWerePlanned) {
   const Problem p = attention_problem(3, 6, 2, 100, 200, 80);
-  AttentionArgs args;
-  args.batch = 3;
-  args.heads = 6;
-  args.kv_heads = 2;
-  args.queries = 100;
-  args.keys = 200;
-  args.dim = 80;
-  EXPECT_EQ(geometry::scratch_of(args).bytes, geometry::scratch_of(p.attention).bytes);
-  EXPECT_EQ(geometry::scratch_of(args).sums, geometry::scratch_of(p.attention).sums);
+  const ops::attention::Attention<F16> a{
+      .batch = 3, .heads = 6, .kv_heads = 2, .queries = 100, .keys = 200, .dim = 80};
+  EXPECT_EQ(ops::attention::scratch_of(a).bytes, ops::attention::scratch_of(p.attention).bytes);
+  EXPECT_EQ(ops::attention::scratch_of(a).sums, ops::attention::scratch_of(p.attention).sums);
 }
 
 TEST(AttentionWalkTest, ScoresInMemoryHaveALimit) {
@@ -127,8 +121,8 @@ TEST(AttentionWalkTest, BlocksFitALaunch) {
             EXPECT_LE(launch_of(name, p).blocks, kMostBlocks) << name;
           }
           if (!refusal_of("naive", p).empty()) continue;
-          const geometry::Scratch s = geometry::scratch_of(p.attention);
-          const std::int64_t tile = geometry::kTile;
+          const ops::attention::Scratch s = ops::attention::scratch_of(p.attention);
+          const std::int64_t tile = ops::attention::kTile;
           EXPECT_LE(batch * 8 * (s.queries / tile) * (s.keys / tile), kMostBlocks);
           EXPECT_LE(batch * 8 * (s.queries / tile) * (s.columns / tile), kMostBlocks);
           EXPECT_LE(batch * 8 * (s.keys / 32) * ceil_div(dim, 32), kMostBlocks);
@@ -162,11 +156,13 @@ TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
     using A = AttentionFacts;
     EXPECT_EQ(refuses([](P&, A&) {}), "") << name;
     EXPECT_EQ(refuses([](P&, A& a) { a.causal = true; }), "") << name;
-    EXPECT_EQ(refuses([](P& p, A&) { p.in = DType::f16; }), "") << name;
-    EXPECT_EQ(refuses([](P& p, A&) { p.out = DType::f32; }), "") << name;
-    EXPECT_EQ(refuses([](P& p, A&) { p.wants_lse = true; }), "") << name;
+    EXPECT_EQ(refuses([](P& p, A&) { p.in = p.out = DType::f16; }), "") << name;
     EXPECT_EQ(refuses([](P&, A& a) { a.strided = false; }), "") << name;
-    EXPECT_EQ(refuses([](P& p, A&) { p.in = DType::f32; }), "it takes f16 and bf16");
+    EXPECT_EQ(refuses([](P& p, A&) { p.out = DType::f32; }),
+              "it takes f16 and bf16, and gives the same");
+    EXPECT_EQ(refuses([](P& p, A&) { p.in = p.out = DType::f32; }),
+              "it takes f16 and bf16, and gives the same");
+    EXPECT_EQ(refuses([](P& p, A&) { p.wants_lse = true; }), "it writes no lse");
     EXPECT_EQ(refuses([](P&, A& a) { a.dim = 24; }), "its dims are multiples of 16, up to 256");
     EXPECT_EQ(refuses([](P&, A& a) { a.dim = 272; }), "its dims are multiples of 16, up to 256");
     EXPECT_EQ(refuses([](P&, A& a) { a.aligned = false; }),

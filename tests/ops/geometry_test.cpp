@@ -222,13 +222,13 @@ TEST(GeometryTest, RowsOnChipAreHeldWhole) {
           const ops::softmax::WalkLaunch plan = geometry::register_shared_medium(p, m);
           const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
           EXPECT_LE(shared, geometry::kMediumShared) << cols;
-          EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
+          EXPECT_GE(plan.threads * ops::softmax::kHeldPacks + shared / 16, packs) << cols;
         }
         if (cols <= geometry::extreme_cols(dtype, m)) {
           const ops::softmax::WalkLaunch plan = geometry::register_shared_extreme(p, m);
           const auto shared = static_cast<std::int64_t>(plan.shared_bytes);
           EXPECT_LE(shared, m.gpu.block_shared - geometry::kMergeShared) << cols;
-          EXPECT_GE(plan.threads * geometry::kHeldPacks + shared / 16, packs) << cols;
+          EXPECT_GE(plan.threads * ops::softmax::kHeldPacks + shared / 16, packs) << cols;
         }
       };
       for (std::int64_t cols = 0; cols < 300; ++cols) held(cols);
@@ -321,8 +321,8 @@ TEST(GeometryTest, FewLongRowsFillTheProcessors) {
   // All blocks of a cooperative launch are on the GPU at once.
   const ops::softmax::WalkLaunch single =
       geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
-  EXPECT_LE(single.blocks, h200.gpu.processors * geometry::kResidentBlocks);
-  EXPECT_LE(geometry::kResidentBlocks * geometry::kSplitThreads, h200.gpu.processor_threads);
+  EXPECT_LE(single.blocks, h200.gpu.processors * ops::softmax::kResidentBlocks);
+  EXPECT_LE(ops::softmax::kResidentBlocks * ops::softmax::kSplitThreads, h200.gpu.processor_threads);
 }
 
 TEST(GeometryTest, MoreRowsThanBlocksThereMayBe) {

@@ -65,9 +65,9 @@ TEST(TopkWalkTest, OnlyTheFirstStepHasAWorkspaceAndOnlyTheLastReadsOnce) {
     EXPECT_EQ(launch.scratch_bytes > 0, std::string_view(name) == "unfused");
     EXPECT_EQ(launch.resident, std::string_view(name) == "online_single_pass");
   }
-  const Problem largest{.op = Op::topk, .rows = gpu_rows::kMostBlockRows, .cols = (1LL << 31) - 1};
-  EXPECT_EQ(geometry::probability_bytes(largest) / sizeof(float) / ((1ULL << 31) - 1),
-            static_cast<std::size_t>(gpu_rows::kMostBlockRows));
+  const Problem largest{.op = Op::topk, .rows = kMostBlocks, .cols = kMostBlocks};
+  EXPECT_EQ(geometry::probability_bytes(largest) / sizeof(float) / kMostBlocks,
+            static_cast<std::size_t>(kMostBlocks));
 }
 
 TEST(TopkWalkTest, RefusesWhatItsKernelsCannotDo) {
@@ -78,18 +78,22 @@ TEST(TopkWalkTest, RefusesWhatItsKernelsCannotDo) {
       return refusal_of(name, p);
     };
     EXPECT_EQ(refuses([](Problem&) {}), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.in = DType::bf16; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.out = DType::f16; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.k = geometry::kMostK; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.k = geometry::kMostK + 1; }), "it chooses at most 256");
-    EXPECT_EQ(refuses([](Problem& p) { p.in = DType::f64; }), "it takes f32, f16 and bf16");
+    EXPECT_EQ(refuses([](Problem& p) { p.in = p.out = DType::bf16; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::topk::kMostK; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::topk::kMostK + 1; }), "it chooses at most 256");
+    for (const DType other : {DType::f16, DType::f64}) {
+      EXPECT_EQ(refuses([&](Problem& p) { p.out = other; }),
+                "it takes f32, f16 and bf16, and gives the same");
+    }
+    EXPECT_EQ(refuses([](Problem& p) { p.rows = kMostBlocks + 1; }),
+              "it counts rows and columns with 31 bits");
     EXPECT_EQ(refuses([](Problem& p) { p.unit_stride = false; }), "its rows must be dense");
     EXPECT_EQ(refuses([](Problem& p) { p.even_rows = false; }), "its rows must lie at one stride");
     EXPECT_NE(refuses([](Problem& p) { p.plain = false; }), "") << name;
     EXPECT_NE(refuses([](Problem& p) { p.whole_rows = false; }), "") << name;
     EXPECT_NE(refuses([](Problem& p) { p.wants_lse = true; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.weighs = false; }),
-              std::string_view(name) == "unfused" ? "it gives probabilities" : "");
+    EXPECT_EQ(refuses([](Problem& p) { p.textbook = false; }),
+              "it gives probabilities, the largest first, and i64 indices");
     EXPECT_EQ(refusal_of(name, kProblem, known_machines()[0]), "it runs on a GPU");
   }
 }

@@ -10,7 +10,7 @@
 // A class whose share is 0 adds nothing, even where its z is −inf; one with a share there makes the loss infinite.
 #pragma once
 
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 
 namespace onepass::ops::loss {
 

@@ -13,11 +13,4 @@ inline std::string refuse_gpu(const Problem&, const Machine& m) {
   return m.device() == Device::cpu ? "" : "it runs on a CPU";
 }
 
-inline std::string refuse_options(const Problem& p, const Machine&) {
-  if (!p.plain) return "it takes no scale, temperature, softcap or mask tensor";
-  if (!p.whole_rows) return "it takes no length, causal or window mask";
-  if (p.wants_lse) return "it writes no lse";
-  return {};
-}
-
 }  // namespace onepass

@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 #include "rows/cpu/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();

@@ -17,7 +17,9 @@
 
 #include "core/cuda/dependent.cuh"
 #include "merge/cluster.cuh"
+#include "merge/running.cuh"
 #include "merge/thread.cuh"
+#include "merge/warp_rows.cuh"
 #include "rows/args.hpp"
 #include "rows/gpu/plan.hpp"
 #include "rows/packs.hpp"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/cuda/pack.cuh"
+#include "merge/running.cuh"
 #include "merge/thread.cuh"
 #include "rows/gpu/launch.cuh"
 #include "rows/packs.hpp"

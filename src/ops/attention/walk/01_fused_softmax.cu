@@ -8,38 +8,31 @@
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
 #include "ops/attention/walk/matrices.cuh"
-#include "ops/attention/walk/variants.hpp"
 
 namespace onepass::ops::attention {
 namespace {
 
-template <class Stored>
-__global__ __launch_bounds__(geometry::kWideThreads) void fused_softmax_kernel(
-    const __grid_constant__ AttentionArgs a, const __grid_constant__ Matrices m) {
+template <class T>
+__global__ __launch_bounds__(kWideThreads) void fused_softmax_kernel(
+    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   __shared__ BlockMerge::Scratch of_warp;
-  const QueryRow<Stored> row(a, m);
+  const QueryRow<T> row(a, m);
   State<float> mine = identity<float>();
   for_each(row.end, [&](int key) { mine = merge(mine, leaf(row.logit(row.scores[key]))); });
   const State<float> state = BlockMerge(of_warp).all(mine);
   for_each(row.filled, [&](int key) {
     const float w = key < row.end ? weight(state, row.logit(row.scores[key])) : 0.F;
-    row.weights[key] = narrow<Stored>(w);
-  });
-  if (threadIdx.x == 0) row.write_lse(state);
-}
-
-template <class Stored>
-Status attend_fused_softmax(const AttentionArgs& a, const WalkLaunch& how) {
-  return attend_in_memory<Stored>(a, how, [&](const Matrices& m) {
-    return launch_rows(fused_softmax_kernel<Stored>, a, how, m);
+    row.weights[key] = narrow<T>(w);
   });
 }
 
 }  // namespace
 
-Status fused_softmax(const AttentionArgs& args, const WalkLaunch& how) {
-  return args.q.dtype == DType::bf16 ? attend_fused_softmax<BF16>(args, how)
-                                     : attend_fused_softmax<F16>(args, how);
+Status fused_softmax(const Call& call, const WalkLaunch& how) {
+  const auto attend = [&]<class T>(const Attention<T>& a) {
+    return attend_in_memory(a, call, how, fused_softmax_kernel<T>);
+  };
+  return std::visit(attend, call.attention);
 }
 
 }  // namespace onepass::ops::attention

@@ -8,8 +8,9 @@
 // Limits  as 00_naive.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
+#include "core/cuda/number.cuh"
+#include "merge/thread.cuh"
 #include "ops/attention/walk/matrices.cuh"
-#include "ops/attention/walk/variants.hpp"
 
 namespace onepass::ops::attention {
 namespace {
@@ -17,8 +18,8 @@ namespace {
 constexpr int kScores = 8;  // scores that a thread has at a time
 
 // The i-th eight logits of a row, −inf from its end on.
-template <class Stored>
-__device__ inline void load_logits(const QueryRow<Stored>& row, int i, float (&z)[kScores]) {
+template <class T>
+__device__ inline void load_logits(const QueryRow<T>& row, int i, float (&z)[kScores]) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float4 four = reinterpret_cast<const float4*>(row.scores)[2 * i + half];
@@ -31,11 +32,11 @@ __device__ inline void load_logits(const QueryRow<Stored>& row, int i, float (&z
   }
 }
 
-template <class Stored>
-__global__ __launch_bounds__(geometry::kTunedThreads) void fused_tuned_kernel(
-    const __grid_constant__ AttentionArgs a, const __grid_constant__ Matrices m) {
+template <class T>
+__global__ __launch_bounds__(kTunedThreads) void fused_tuned_kernel(
+    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   __shared__ BlockMerge::Scratch of_warp;
-  const QueryRow<Stored> row(a, m);
+  const QueryRow<T> row(a, m);
   const int seen = (row.end + kScores - 1) / kScores;  // eights with a key that is seen
   State<float> mine = identity<float>();
   for_each(seen, [&](int i) {
@@ -54,25 +55,19 @@ __global__ __launch_bounds__(geometry::kTunedThreads) void fused_tuned_kernel(
       load_logits(row, i, z);
 #pragma unroll
       for (float& x : z) x = exponential(x - from) * by;
-      narrow_words<Stored>(z, words);
+      narrow_words<T>(z, words);
     }
     reinterpret_cast<uint4*>(row.weights)[i] = make_uint4(words[0], words[1], words[2], words[3]);
-  });
-  if (threadIdx.x == 0) row.write_lse(state);
-}
-
-template <class Stored>
-Status attend_fused_tuned(const AttentionArgs& a, const WalkLaunch& how) {
-  return attend_in_memory<Stored>(a, how, [&](const Matrices& m) {
-    return launch_rows(fused_tuned_kernel<Stored>, a, how, m);
   });
 }
 
 }  // namespace
 
-Status fused_tuned(const AttentionArgs& args, const WalkLaunch& how) {
-  return args.q.dtype == DType::bf16 ? attend_fused_tuned<BF16>(args, how)
-                                     : attend_fused_tuned<F16>(args, how);
+Status fused_tuned(const Call& call, const WalkLaunch& how) {
+  const auto attend = [&]<class T>(const Attention<T>& a) {
+    return attend_in_memory(a, call, how, fused_tuned_kernel<T>);
+  };
+  return std::visit(attend, call.attention);
 }
 
 }  // namespace onepass::ops::attention

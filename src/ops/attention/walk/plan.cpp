@@ -1,6 +1,7 @@
 #include "ops/attention/walk/plan.hpp"
 
 #include "core/reasons.hpp"
+#include "onepass/plan.hpp"
 
 namespace onepass::ops::attention {
 

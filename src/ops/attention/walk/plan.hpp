@@ -1,4 +1,4 @@
-// The launches of the walk through attention, as pure functions. What ships has its own in ../gpu.
+// The launches of the walk through attention, as pure functions.
 #pragma once
 
 #include <string>
@@ -6,58 +6,14 @@
 #include "core/integers.hpp"
 #include "core/machine.hpp"
 #include "core/problem.hpp"
-#include "onepass/plan.hpp"
 #include "ops/attention/sight.hpp"
+#include "ops/attention/walk/scratch.hpp"
 
 namespace onepass::ops::attention {
-
-struct WalkLaunch {
-  std::int64_t blocks = 0;
-  int threads = 0;
-  std::size_t shared_bytes = 0, scratch_bytes = 0;
-  double extra_bytes = 0;  // moved beside q, k, v and o
-
-  Plan plan() const;
-  bool operator==(const WalkLaunch&) const = default;
-};
 
 namespace geometry {
 
 // ---- 00 to 02: scores in memory --------------------------------------------------------------------
-
-// A block's part of a product: so many rows and columns, and so much of what is summed over at a time.
-inline constexpr int kTile = 64;
-inline constexpr int kDepth = 32;
-inline constexpr int kProductThreads = 128;
-
-// Blocks that have a row of scores each.
-inline constexpr int kWideThreads = 1024;
-inline constexpr int kTunedThreads = 256;
-
-// The matrices in the workspace: kᵀ a kv head, and a head its scores (f32), their weights (16 bits) and its sums
-// (f32). Rows and columns are filled up to whole tiles, so that a product stores without looking.
-struct Scratch {
-  std::int64_t queries, keys, columns;                   // filled up; columns are those of the sums
-  std::size_t transposed, scores, weights, sums, bytes;  // where they begin; all together
-};
-
-// Of AttentionFacts or AttentionArgs: both say how large things are.
-template <class Sizes>
-constexpr Scratch scratch_of(const Sizes& a) {
-  Scratch s{};
-  s.queries = round_up(a.queries, kTile);
-  s.keys = round_up(a.keys, kTile);
-  s.columns = round_up(a.dim, kTile);
-  const auto bytes = [](std::int64_t matrices, std::int64_t elements, std::int64_t width) {
-    return static_cast<std::size_t>(matrices * elements * width);
-  };
-  const std::int64_t heads = a.batch * a.heads;
-  s.scores = s.transposed + bytes(a.batch * a.kv_heads, a.dim * s.keys, 2);
-  s.weights = s.scores + bytes(heads, s.queries * s.keys, 4);
-  s.sums = s.weights + bytes(heads, s.queries * s.keys, 2);
-  s.bytes = s.sums + bytes(heads, s.queries * s.columns, 4);
-  return s;
-}
 
 // What a walk through small shapes needs, and no more: 8 GiB are one head of 37,000 tokens.
 inline constexpr std::size_t kMostScratch = std::size_t{8} << 30;
@@ -100,13 +56,6 @@ inline WalkLaunch tuned(const Problem& p, const Machine&) {
 
 // ---- 03: scores in shared memory -------------------------------------------------------------------
 
-inline constexpr int kFlashThreads = 128;
-inline constexpr int kFlashTile = 64;  // of queries and of keys
-
-// Rows in shared memory are eight elements longer than what they hold: eight rows of 16 bits at the same columns, and
-// four rows of floats at the same eight, meet no bank twice.
-inline constexpr int kPad = 8;
-
 // Queries, keys or values, sums; scores and weights.
 constexpr std::size_t flash_bytes(int dim) {
   const auto row = static_cast<std::size_t>(dim + kPad);
@@ -127,7 +76,10 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (m.gpu.sm < 80) return "it needs sm_80";
-  if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
+  if (p.in != p.out || (p.in != DType::f16 && p.in != DType::bf16)) {
+    return "it takes f16 and bf16, and gives the same";
+  }
+  if (p.wants_lse) return "it writes no lse";
   if (a.dim % 16 != 0 || a.dim > 256) return "its dims are multiples of 16, up to 256";
   if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
   if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {

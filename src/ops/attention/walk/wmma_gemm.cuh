@@ -1,58 +1,56 @@
-// Products of matrices by WMMA, CUDA's own interface to the tensor cores: fragments of 16 × 16 whose layout in the
-// registers of a warp is nobody's business, so that they come from memory and go there.
+// Products of matrices by WMMA, CUDA's own interface to the tensor cores: fragments of 16 × 16. How a fragment lies in
+// the registers of a warp is not specified, so it is loaded from memory and stored there.
 //
 // One product of tiles serves both of attention's, q · kᵀ and weights · v.
 #pragma once
 
+#include <cuda_runtime.h>
 #include <mma.h>
 
-#include "core/cuda/number.cuh"
-#include "ops/attention/args.hpp"
-#include "ops/attention/walk/plan.hpp"
+#include "core/cuda/element.cuh"
+#include "ops/attention/walk/walk.hpp"
 #include "runtime/launch.hpp"
 
 namespace onepass::ops::attention {
 
 namespace wmma = nvcuda::wmma;
 
-template <class Stored>
-using Element = std::conditional_t<std::is_same_v<Stored, BF16>, __nv_bfloat16, __half>;
+template <class T>
+using Element = std::conditional_t<std::is_same_v<T, BF16>, __nv_bfloat16, __half>;
 
-template <class Stored>
-using LeftPart =
-    wmma::fragment<wmma::matrix_a, 16, 16, 16, Element<Stored>, nvcuda::wmma::row_major>;
-template <class Stored, class Order>
-using RightPart = wmma::fragment<wmma::matrix_b, 16, 16, 16, Element<Stored>, Order>;
+template <class T>
+using LeftPart = wmma::fragment<wmma::matrix_a, 16, 16, 16, Element<T>, nvcuda::wmma::row_major>;
+template <class T, class Order>
+using RightPart = wmma::fragment<wmma::matrix_b, 16, 16, 16, Element<T>, Order>;
 using SumPart = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
 // A fragment of a tile in shared memory. By a whole warp.
-template <class Part, class Stored>
-__device__ inline void load_part(Part& part, const Stored* from, int stride) {
-  wmma::load_matrix_sync(part, reinterpret_cast<const Element<Stored>*>(from),
+template <class Part, class T>
+__device__ inline void load_part(Part& part, const T* from, int stride) {
+  wmma::load_matrix_sync(part, reinterpret_cast<const Element<T>*>(from),
                          static_cast<unsigned>(stride));
 }
 
 // Rows of 16-bit elements; what lies outside of them counts as zeros. Rows begin at multiples of 16 bytes, and the
 // columns are a multiple of eight.
-template <class Stored>
+template <class T>
 struct Matrix {
-  const Stored* data;
+  const T* data;
   std::int64_t stride;
   int rows, columns;
 };
 
-// One head of a tensor: its tokens are the rows.
-template <class Stored>
-__device__ inline Matrix<Stored> matrix_of(const Heads& tensor, std::int64_t batch,
-                                           std::int64_t head, int rows, int columns) {
-  return {static_cast<const Stored*>(tensor.data) + tensor.offset(batch, head, 0), tensor.token,
-          rows, columns};
+// One head: its tokens are the rows.
+template <class T>
+__device__ inline Matrix<T> matrix_of(const Tokens<const T>& tokens, std::int64_t batch,
+                                      std::int64_t head, int rows, int columns) {
+  return {tokens.at(batch, head, 0), tokens.token, rows, columns};
 }
 
 // A tile to shared memory, 16 bytes at a time. By a whole block.
-template <int Threads, class Stored>
-__device__ inline void load_tile(Stored* to, int stride, int rows, int columns,
-                                 const Matrix<Stored>& from, int first_row, int first_column) {
+template <int Threads, class T>
+__device__ inline void load_tile(T* to, int stride, int rows, int columns, const Matrix<T>& from,
+                                 int first_row, int first_column) {
   const int chunks = columns / 8;
   for (int i = static_cast<int>(threadIdx.x); i < rows * chunks; i += Threads) {
     const int row = i / chunks;
@@ -66,35 +64,28 @@ __device__ inline void load_tile(Stored* to, int stride, int rows, int columns,
   }
 }
 
-// out = left · right, a product a head. `sharing` heads have the same right side. Where `inner` is no multiple of eight,
-// the left has zeros up to the next; out has room for whole tiles.
+// out = left · right, a product per head. `sharing` heads have the same right side. Where `inner` is no multiple of
+// eight, the left has zeros up to the next; out has room for whole tiles.
+template <class T>
 struct Product {
-  Heads left, right;  // 16 bits
-  Heads out;          // f32
+  Tokens<const T> left, right;
+  Tokens<float> out;
   int rows, inner, columns;
   std::int64_t batch, heads, sharing;
 
-  ONEPASS_HD std::int64_t row_tiles() const {
-    return (rows + geometry::kTile - 1) / geometry::kTile;
-  }
-  ONEPASS_HD std::int64_t column_tiles() const {
-    return (columns + geometry::kTile - 1) / geometry::kTile;
-  }
+  ONEPASS_HD std::int64_t row_tiles() const { return (rows + kTile - 1) / kTile; }
+  ONEPASS_HD std::int64_t column_tiles() const { return (columns + kTile - 1) / kTile; }
   ONEPASS_HD std::int64_t blocks() const { return column_tiles() * row_tiles() * heads * batch; }
 };
 
 // A block has a tile of 64 × 64, each of its four warps a quarter: 2 × 2 fragments. What they multiply passes through
 // shared memory, 32 columns of the left and 32 rows of the right at a time.
-template <class Stored>
-__global__ __launch_bounds__(geometry::kProductThreads) void multiply(
-    const __grid_constant__ Product p) {
-  using geometry::kDepth;
-  using geometry::kTile;
-  constexpr int kThreads = geometry::kProductThreads;
-  constexpr int kLeftStride = kDepth + geometry::kPad;
-  constexpr int kRightStride = kTile + geometry::kPad;
-  __shared__ __align__(128) Stored left[kTile * kLeftStride];
-  __shared__ __align__(128) Stored right[kDepth * kRightStride];
+template <class T>
+__global__ __launch_bounds__(kProductThreads) void multiply(const __grid_constant__ Product<T> p) {
+  constexpr int kLeftStride = kDepth + kPad;
+  constexpr int kRightStride = kTile + kPad;
+  __shared__ __align__(128) T left[kTile * kLeftStride];
+  __shared__ __align__(128) T right[kDepth * kRightStride];
 
   std::int64_t index = blockIdx.x;
   const int first_column = static_cast<int>(index % p.column_tiles()) * kTile;
@@ -103,9 +94,8 @@ __global__ __launch_bounds__(geometry::kProductThreads) void multiply(
   index /= p.row_tiles();
   const std::int64_t head = index % p.heads;
   const std::int64_t batch = index / p.heads;
-  const auto from_left =
-      matrix_of<Stored>(p.left, batch, head, p.rows, static_cast<int>(round_up(p.inner, 8)));
-  const auto from_right = matrix_of<Stored>(p.right, batch, head / p.sharing, p.inner, p.columns);
+  const auto from_left = matrix_of(p.left, batch, head, p.rows, (p.inner + 7) / 8 * 8);
+  const auto from_right = matrix_of(p.right, batch, head / p.sharing, p.inner, p.columns);
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row = warp / 2 * 32;  // of the warp's quarter
@@ -117,13 +107,13 @@ __global__ __launch_bounds__(geometry::kProductThreads) void multiply(
     for (int j = 0; j < 2; ++j) wmma::fill_fragment(sums[i][j], 0.F);
   }
   for (int at = 0; at < p.inner; at += kDepth) {
-    load_tile<kThreads>(left, kLeftStride, kTile, kDepth, from_left, first_row, at);
-    load_tile<kThreads>(right, kRightStride, kDepth, kTile, from_right, at, first_column);
+    load_tile<kProductThreads>(left, kLeftStride, kTile, kDepth, from_left, first_row, at);
+    load_tile<kProductThreads>(right, kRightStride, kDepth, kTile, from_right, at, first_column);
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < kDepth; k += 16) {
-      LeftPart<Stored> l[2];
-      RightPart<Stored, wmma::row_major> r[2];
+      LeftPart<T> l[2];
+      RightPart<T, wmma::row_major> r[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         load_part(l[i], left + (row + 16 * i) * kLeftStride + k, kLeftStride);
@@ -138,8 +128,7 @@ __global__ __launch_bounds__(geometry::kProductThreads) void multiply(
     __syncthreads();  // the tiles are free again
   }
 
-  float* out = static_cast<float*>(p.out.data) + p.out.offset(batch, head, first_row + row) +
-               first_column + column;
+  float* out = p.out.at(batch, head, first_row + row) + first_column + column;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -150,11 +139,11 @@ __global__ __launch_bounds__(geometry::kProductThreads) void multiply(
   }
 }
 
-template <class Stored>
-Status launch_product(const Product& p, void* stream, std::string_view variant) {
-  multiply<Stored><<<static_cast<unsigned>(p.blocks()), geometry::kProductThreads, 0,
-                     static_cast<cudaStream_t>(stream)>>>(p);
-  return launch_status(variant);
+template <class T>
+Status launch_product(const Product<T>& p, void* stream) {
+  multiply<T><<<static_cast<unsigned>(p.blocks()), kProductThreads, 0,
+                static_cast<cudaStream_t>(stream)>>>(p);
+  return launch_status("attention's walk");
 }
 
 }  // namespace onepass::ops::attention

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "merge/operators.hpp"
+#include "merge/running.cuh"
 #include "merge/warp.cuh"
 #include "ops/loss/shares.hpp"
 #include "rows/gpu/logits.cuh"

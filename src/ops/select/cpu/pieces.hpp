@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/long_state.hpp"
 #include "ops/select/args.hpp"
 #include "ops/select/cpu/best.hpp"
 #include "rows/cpu/layout.hpp"

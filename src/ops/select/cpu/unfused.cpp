@@ -10,7 +10,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 #include "ops/select/args.hpp"
 #include "ops/select/cpu/best.hpp"
 #include "ops/select/cpu/variants.hpp"

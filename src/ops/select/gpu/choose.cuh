@@ -7,6 +7,7 @@
 
 #include "core/exponential.hpp"
 #include "merge/operators.hpp"
+#include "merge/running.cuh"
 #include "ops/select/gpu/best.cuh"
 #include "ops/select/gpu/place.cuh"
 #include "ops/select/gpu/stages.cuh"

@@ -4,7 +4,8 @@
 
 #include "core/cuda/pack.cuh"
 #include "merge/warp.cuh"
-#include "ops/select/gpu/key.cuh"
+#include "merge/warp_rows.cuh"
+#include "ops/select/gpu/limit.cuh"
 #include "ops/select/gpu/upper.cuh"
 #include "rows/gpu/logits.cuh"
 

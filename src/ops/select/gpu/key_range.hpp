@@ -5,10 +5,9 @@
 #include <cstdint>
 
 #include "core/annotate.hpp"
+#include "ops/select/key.hpp"
 
 namespace onepass {
-
-using Key = unsigned long long;  // as the warp's exchanges call 64 bits
 
 struct KeyRange {
   Key low, high;  // from and to, this not included

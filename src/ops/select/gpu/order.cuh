@@ -4,7 +4,8 @@
 #include "core/cuda/shared.cuh"
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
-#include "ops/select/gpu/key.cuh"
+#include "merge/warp_rows.cuh"
+#include "ops/select/gpu/limit.cuh"
 #include "rows/packs.hpp"
 
 namespace onepass {

@@ -5,6 +5,7 @@
 
 #include "merge/block.cuh"
 #include "merge/cluster.cuh"
+#include "merge/warp_rows.cuh"
 #include "ops/select/gpu/choose.cuh"
 #include "ops/select/gpu/group_maxima.cuh"
 #include "ops/select/gpu/order.cuh"

@@ -1,6 +1,7 @@
 // What every way to draw a token has in common: a row's options, who wins among candidates, what is written.
 #pragma once
 
+#include "merge/warp_rows.cuh"
 #include "ops/select/args.hpp"
 #include "ops/select/gpu/answer.cuh"
 #include "ops/select/gpu/race.cuh"

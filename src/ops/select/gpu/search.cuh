@@ -2,6 +2,7 @@
 // wanted of a row that is more than candidates can be.
 #pragma once
 
+#include "merge/warp_rows.cuh"
 #include "ops/select/gpu/choose.cuh"
 #include "rows/packs.hpp"
 

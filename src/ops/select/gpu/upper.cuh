@@ -2,7 +2,7 @@
 #pragma once
 
 #include "merge/warp.cuh"
-#include "ops/select/gpu/key.cuh"
+#include "ops/select/gpu/limit.cuh"
 
 namespace onepass::ops::topk {
 

@@ -4,8 +4,9 @@
 #include "core/cuda/shared.cuh"
 #include "merge/sort.cuh"
 #include "merge/warp.cuh"
+#include "merge/warp_rows.cuh"
 #include "ops/select/gpu/group_maxima.cuh"
-#include "ops/select/gpu/key.cuh"
+#include "ops/select/gpu/limit.cuh"
 #include "ops/select/gpu/plan.hpp"
 #include "rows/packs.hpp"
 

@@ -10,6 +10,7 @@
 
 #include "core/cuda/dependent.cuh"
 #include "merge/block.cuh"
+#include "merge/warp_rows.cuh"
 #include "ops/select/args.hpp"
 #include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/variants.hpp"

@@ -8,9 +8,8 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 
+#include "merge/sort.cuh"
 #include "ops/select/walk/top_list.cuh"
-#include "ops/select/walk/variants.hpp"
-#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 namespace {
@@ -42,20 +41,20 @@ class Heap {
   int k_;
 };
 
-using WarpLists = Key[TopList::kKeys][kWarp];
+using WarpLists = Key[TopList::kKeys][kLanes];
 
-// By a whole block: warp after warp puts its lists down, and thread 0 takes from each what is large enough.
+// By a whole block: one warp after the other puts its lists down, and thread 0 takes what is large enough.
 __device__ void add_by_one_thread(const TopList& list, WarpLists& slots, Heap& heap) {
   const auto thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
-  for (int warp = 0; warp < geometry::kListWarps; ++warp) {
-    if (thread / kWarp == warp) {
+  for (int warp = 0; warp < kListWarps; ++warp) {
+    if (thread / kLanes == warp) {
 #pragma unroll
-      for (int i = 0; i < TopList::kKeys; ++i) slots[i][thread % kWarp] = list.at(i);
+      for (int i = 0; i < TopList::kKeys; ++i) slots[i][thread % kLanes] = list.at(i);
     }
     __syncthreads();
     if (thread == 0) {
-      for (int lane = 0; lane < kWarp; ++lane) {
+      for (int lane = 0; lane < kLanes; ++lane) {
         int i = 0;
         while (i < TopList::kKeys && heap.offer(slots[i][lane])) ++i;
       }
@@ -64,36 +63,35 @@ __device__ void add_by_one_thread(const TopList& list, WarpLists& slots, Heap& h
   }
 }
 
-template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void three_pass_local_kernel(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ TopkOutputs out) {
+template <class T>
+__global__ __launch_bounds__(kListThreads) void three_pass_local_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   __shared__ WarpLists slots;
-  __shared__ Key keys[geometry::kMostK];
-  const Row row = row_of_block<Row>(args, common);
-  for (int i = threadIdx.x; i < geometry::kMostK; i += geometry::kListThreads) keys[i] = 0;
+  __shared__ Key keys[kMostK];
+  const T* x = a.in(blockIdx.x);
+  for (int i = static_cast<int>(threadIdx.x); i < kMostK; i += kListThreads) keys[i] = 0;
 
-  const State<float> state = state_in_two_passes(row, args.cols, of_warp);
+  const State<float> state = state_in_two_passes(x, a.cols, of_warp);
 
-  Heap heap(keys, static_cast<int>(out.k));
+  Heap heap(keys, a.k);
   TopList list;
   Key below = kAllKeys;
   do {
-    list.gather(row, args.cols, below);
+    list.gather(x, a.cols, below);
     add_by_one_thread(list, slots, heap);
     below = rest_below(list.least(), heap.smallest());
   } while (__syncthreads_or(below != kNoKeys));
-  sort_descending(keys, geometry::kMostK);
+  sort_descending(keys, kMostK);
 
-  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
-  answer.write_keys(keys, static_cast<int>(out.k), of_warp);
+  write_answer(a, state, keys);
 }
 
 }  // namespace
 
-Status three_pass_local(const RowArgs& args, const WalkLaunch& how) {
-  return launch_walk(args, how, []<class Row>(Type<Row>) { return three_pass_local_kernel<Row>; });
+Status three_pass_local(const Call& call, const WalkLaunch& how) {
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    return launch(three_pass_local_kernel<T>, how, call, rows);
+  });
 }
 
 }  // namespace onepass::ops::topk

@@ -7,38 +7,35 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 
-#include "ops/select/walk/variants.hpp"
 #include "ops/select/walk/warp_merge.cuh"
 
 namespace onepass::ops::topk {
 namespace {
 
-template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void warp_merge_kernel(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ TopkOutputs out) {
+template <class T>
+__global__ __launch_bounds__(kListThreads) void warp_merge_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   __shared__ WarpMerge::Shared shared;
-  const Row row = row_of_block<Row>(args, common);
+  const T* x = a.in(blockIdx.x);
 
-  const State<float> state = state_in_two_passes(row, args.cols, of_warp);
+  const State<float> state = state_in_two_passes(x, a.cols, of_warp);
 
-  const WarpMerge lists(shared, static_cast<int>(out.k));
+  const WarpMerge lists(shared, a.k);
   TopList list;
   Key below = kAllKeys;
   do {
-    list.gather(row, args.cols, below);
+    list.gather(x, a.cols, below);
     below = lists.add(list);
   } while (__syncthreads_or(below != kNoKeys));
 
-  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
-  answer.write_keys(lists.keys(), static_cast<int>(out.k), of_warp);
+  write_answer(a, state, lists.keys());
 }
 
 }  // namespace
 
-Status warp_merge(const RowArgs& args, const WalkLaunch& how) {
-  return launch_walk(args, how, []<class Row>(Type<Row>) { return warp_merge_kernel<Row>; });
+Status warp_merge(const Call& call, const WalkLaunch& how) {
+  return with_rows(
+      call, [&]<class T>(Rows<T> rows) { return launch(warp_merge_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::topk

@@ -6,45 +6,41 @@
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 
-#include "ops/select/walk/variants.hpp"
 #include "ops/select/walk/warp_merge.cuh"
 
 namespace onepass::ops::topk {
 namespace {
 
-template <class Row>
-__global__ __launch_bounds__(geometry::kListThreads) void online_single_pass_kernel(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ TopkOutputs out) {
-  __shared__ BlockMerge::Scratch states;
-  __shared__ BlockFold<Add<float>>::Scratch sums;
+template <class T>
+__global__ __launch_bounds__(kListThreads) void online_single_pass_kernel(Rows<T> a) {
+  __shared__ BlockMerge::Scratch of_warp;
   __shared__ WarpMerge::Shared shared;
-  const Row row = row_of_block<Row>(args, common);
+  const T* x = a.in(blockIdx.x);
 
   State<float> mine = identity<float>();
   TopList list;
-  for_slice(row, args.cols, [&](float x, unsigned column) {
-    mine = merge(mine, leaf(x));
-    list.offer(key_of(x, column));
+  for_slice(x, a.cols, [&](float z, unsigned column) {
+    mine = merge(mine, leaf(z));
+    list.offer(key_of(z, column));
   });
-  const State<float> state = BlockMerge(states).all(mine);
+  const State<float> state = BlockMerge(of_warp).all(mine);
 
-  const WarpMerge lists(shared, static_cast<int>(out.k));
+  const WarpMerge lists(shared, a.k);
   Key below = lists.add(list);
   while (__syncthreads_or(below != kNoKeys)) {
-    list.gather(row, args.cols, below);
+    list.gather(x, a.cols, below);
     below = lists.add(list);
   }
 
-  const Answer answer(common, out, common.first_row + blockIdx.x, row, state);
-  answer.write_keys(lists.keys(), static_cast<int>(out.k), sums);
+  write_answer(a, state, lists.keys());
 }
 
 }  // namespace
 
-Status online_single_pass(const RowArgs& args, const WalkLaunch& how) {
-  return launch_walk(args, how,
-                     []<class Row>(Type<Row>) { return online_single_pass_kernel<Row>; });
+Status online_single_pass(const Call& call, const WalkLaunch& how) {
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    return launch(online_single_pass_kernel<T>, how, call, rows);
+  });
 }
 
 }  // namespace onepass::ops::topk

@@ -1,36 +1,39 @@
-// What the kernels of the walk have in common: rows, the state in two passes, and the way from a checked call to
-// them. The kernels themselves are one a file, 00 to 03, in reading order.
+// How a step launches its kernel, and what the kernels do alike: look at a slice, find the state in two passes, write
+// the answer.
 #pragma once
 
-#include "ops/select/gpu/answer.cuh"
-#include "ops/select/gpu/launch.cuh"
-#include "ops/select/walk/plan.hpp"
+#include <cuda_runtime.h>
+
+#include <limits>
+
+#include "core/cuda/element.cuh"
+#include "merge/block.cuh"
+#include "ops/select/key.hpp"
+#include "ops/select/walk/walk.hpp"
+#include "runtime/launch.hpp"
 
 namespace onepass::ops::topk {
 
-// Launches kernel_of(Type<Row>) for the row of the call's elements.
-template <class KernelOf>
-Status launch_walk(const RowArgs& args, const WalkLaunch& how, KernelOf kernel_of) {
-  const TopkOutputs out = outputs_of(args);
-  const Common common = common_of(args, temperature_of(args));
-  return with_stored(args, [&]<class In>(Type<In>) {
-    return launch_rows(kernel_of(Type<ChooseRow<In, In>>{}), "top-k's walk", args, how, common,
-                       out);
-  });
+// Calls body(Rows<T>) with the type of the call's elements.
+template <class Body>
+Status with_rows(const Call& call, Body body) {
+  return std::visit(body, call.rows);
 }
 
-// A block's row, once there is one: block b has the b-th.
-template <class Row>
-__device__ inline Row row_of_block(const typename Row::Args& args, const Common& common) {
-  await_previous();
-  return Row(args, common.first_row + blockIdx.x, 1, 1);
+// Launches kernel(rows, more...), a block per row.
+template <class T, class... More>
+Status launch(void (*kernel)(Rows<T>, More...), const WalkLaunch& how, const Call& call,
+              Rows<T> rows, More... more) {
+  kernel<<<static_cast<unsigned>(how.blocks), static_cast<unsigned>(how.threads), 0,
+           static_cast<cudaStream_t>(call.stream)>>>(rows, more...);
+  return launch_status("top-k's walk");
 }
 
 // body(element, column) for a thread's slice of a row: every blockDim.x-th element.
-template <class Row, class Body>
-__device__ inline void for_slice(const Row& row, std::int64_t cols, Body body) {
+template <class T, class Body>
+__device__ inline void for_slice(const T* x, std::int64_t cols, Body body) {
   for (std::int64_t c = threadIdx.x; c < cols; c += blockDim.x) {
-    body(row.at(c), static_cast<unsigned>(c));
+    body(widen(x[c]), static_cast<unsigned>(c));
   }
 }
 
@@ -42,16 +45,28 @@ struct LargestOrNan {
 };
 
 // The row's state as the textbook has it: the maximum, then the sum. `of_warp` is free again afterwards.
-template <class Row>
-__device__ inline State<float> state_in_two_passes(const Row& row, std::int64_t cols,
+template <class T>
+__device__ inline State<float> state_in_two_passes(const T* x, std::int64_t cols,
                                                    float (&of_warp)[32]) {
   float m = minus_infinity<float>();
-  for_slice(row, cols, [&](float x, unsigned) { m = larger_or_nan(m, x); });
+  for_slice(x, cols, [&](float z, unsigned) { m = larger_or_nan(m, z); });
   m = BlockFold<LargestOrNan>(of_warp).all(m);
   const float s = shift(m);
   float d = 0;
-  for_slice(row, cols, [&](float x, unsigned) { d += exponential(x - s); });
+  for_slice(x, cols, [&](float z, unsigned) { d += exponential(z - s); });
   return {m, BlockFold<Add<float>>(of_warp).all(d)};
+}
+
+// The block's row, given its K largest keys, largest first. A row with a NaN has no answer: indices of −1.
+template <class T>
+__device__ inline void write_answer(const Rows<T>& a, const State<float>& state, const Key* keys) {
+  const std::int64_t row = blockIdx.x;
+  const bool has_nan = state.m != state.m;
+  for (int i = static_cast<int>(threadIdx.x); i < a.k; i += static_cast<int>(blockDim.x)) {
+    const float p = has_nan ? state.m : weight(state, value_of(keys[i]));
+    a.values[row * a.values_stride + i] = narrow<T>(p);
+    a.indices[row * a.indices_stride + i] = has_nan ? -1 : static_cast<int>(index_of(keys[i]));
+  }
 }
 
 }  // namespace onepass::ops::topk

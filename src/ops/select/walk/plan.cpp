@@ -1,6 +1,6 @@
 #include "ops/select/walk/plan.hpp"
 
-#include "core/reasons.hpp"
+#include "onepass/plan.hpp"
 
 namespace onepass::ops::topk {
 

@@ -5,7 +5,7 @@
 // again, for the sixteen that come next. After K / 16 rounds there can be no more.
 #pragma once
 
-#include "ops/select/walk/rows.cuh"
+#include "ops/select/walk/launch.cuh"
 
 namespace onepass::ops::topk {
 
@@ -15,7 +15,7 @@ inline constexpr Key kNoKeys = 0;
 
 class TopList {
  public:
-  static constexpr int kKeys = geometry::kListKeys;
+  static constexpr int kKeys = kListKeys;
 
   __device__ TopList() { clear(); }
 
@@ -30,12 +30,12 @@ class TopList {
   }
 
   // The largest keys of a slice that are below a limit, in place of all that was there.
-  template <class Row>
-  __device__ void gather(const Row& row, std::int64_t cols, Key below) {
+  template <class T>
+  __device__ void gather(const T* x, std::int64_t cols, Key below) {
     clear();
     if (below == kNoKeys) return;
-    for_slice(row, cols, [&](float x, unsigned column) {
-      const Key key = key_of(x, column);
+    for_slice(x, cols, [&](float z, unsigned column) {
+      const Key key = key_of(z, column);
       if (key < below) offer(key);
     });
   }

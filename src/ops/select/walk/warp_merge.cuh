@@ -3,36 +3,35 @@
 
 #include "merge/warp.cuh"
 #include "ops/select/walk/top_list.cuh"
-#include "rows/packs.hpp"
 
 namespace onepass::ops::topk {
 
 class WarpMerge {
  public:
   struct Shared {
-    Key of_warp[geometry::kListWarps + 1][geometry::kMostK];  // the last: what was merged before
-    Key merged[geometry::kMostK];                             // largest first
+    Key of_warp[kListWarps + 1][kMostK];  // the last: what was merged before
+    Key merged[kMostK];                   // largest first
   };
 
   // By a whole block, as everything that follows.
   __device__ WarpMerge(Shared& shared, int k) : shared_(shared), k_(k) {
-    for (int i = thread(); i < k_; i += geometry::kListThreads) shared_.merged[i] = 0;
+    for (int i = thread(); i < k_; i += kListThreads) shared_.merged[i] = 0;
     __syncthreads();
   }
 
-  // Adds everybody's list, which is empty afterwards; where the thread has to look again.
+  // Adds all threads' lists, which are empty afterwards. Returns the limit below which the thread has to look again.
   __device__ Key add(TopList& list) const {
     const Key least = list.least();
-    for (int i = thread(); i < k_; i += geometry::kListThreads) {
-      shared_.of_warp[geometry::kListWarps][i] = shared_.merged[i];
+    for (int i = thread(); i < k_; i += kListThreads) {
+      shared_.of_warp[kListWarps][i] = shared_.merged[i];
     }
     take(
-        shared_.of_warp[thread() / kWarp], [&] { return list.largest(); },
+        shared_.of_warp[thread() / kLanes], [&] { return list.largest(); },
         [&] { list.drop_largest(); });
     __syncthreads();
-    if (thread() < kWarp) {
+    if (thread() < kLanes) {
       int next = 0;  // of the list that this lane looks after
-      const bool has_list = thread() <= geometry::kListWarps;
+      const bool has_list = thread() <= kListWarps;
       take(
           shared_.merged,
           [&] { return has_list && next < k_ ? shared_.of_warp[thread()][next] : 0; },
@@ -45,11 +44,11 @@ class WarpMerge {
   __device__ const Key* keys() const { return shared_.merged; }
 
  private:
-  static_assert(geometry::kListWarps < kWarp, "a lane a list, and one for what was merged before");
+  static_assert(kListWarps < kLanes, "a lane a list, and one for what was merged before");
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
 
-  // K times, by a whole warp: the largest of what the lanes show goes to `to`, and who showed it goes on.
+  // K times, by a whole warp: the largest key that a lane shows goes to `to`, and that lane goes on to its next.
   template <class Show, class GoOn>
   __device__ void take(Key* to, Show show, GoOn go_on) const {
 #pragma unroll 1
@@ -57,7 +56,7 @@ class WarpMerge {
       const Key mine = show();
       const Key largest = warp_fold(mine, LargestKey());
       if (mine == largest) go_on();
-      if (thread() % kWarp == 0) to[i] = largest;
+      if (thread() % kLanes == 0) to[i] = largest;
     }
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "rows/cpu/limits.hpp"
+#include "rows/limits.hpp"
 
 namespace onepass {
 

@@ -9,7 +9,7 @@
 
 #include <cmath>
 
-#include "core/state.hpp"
+#include "core/long_state.hpp"
 #include "ops/softmax/cpu/variants.hpp"
 
 namespace onepass::ops::softmax {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "merge/operators.hpp"
+#include "merge/running.cuh"
 #include "rows/gpu/logits.cuh"
 
 namespace onepass::ops::softmax {

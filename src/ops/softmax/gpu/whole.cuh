@@ -5,6 +5,8 @@
 
 #include "core/cuda/dependent.cuh"
 #include "merge/cluster.cuh"
+#include "merge/running.cuh"
+#include "merge/warp_rows.cuh"
 #include "rows/gpu/launch.cuh"
 #include "rows/gpu/logits.cuh"
 #include "rows/packs.hpp"

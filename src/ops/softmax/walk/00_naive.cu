@@ -7,8 +7,8 @@
 // Limits  rows at one stride, one dtype, no options.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
-#include "ops/softmax/walk/rows.cuh"
-#include "ops/softmax/walk/variants.hpp"
+#include "core/state.hpp"
+#include "ops/softmax/walk/launch.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -39,9 +39,9 @@ __global__ void naive_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status naive(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, how, args, rows); });
+Status naive(const Call& call, const WalkLaunch& how) {
+  return with_rows(call,
+                   [&]<class T>(Rows<T> rows) { return launch(naive_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -6,9 +6,9 @@
 // Limits  rows at one stride, one dtype, no options.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
-#include "merge/block.cuh"
+#include "merge/operators.hpp"
+#include "ops/softmax/walk/block_folds.cuh"
 #include "ops/softmax/walk/slice.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -25,9 +25,9 @@ __global__ void block_serial_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status block_serial(const RowArgs& args, const WalkLaunch& how) {
+Status block_serial(const Call& call, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(block_serial_kernel<T>, how, args, rows); });
+      call, [&]<class T>(Rows<T> rows) { return launch(block_serial_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::softmax

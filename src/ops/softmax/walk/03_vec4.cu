@@ -8,9 +8,9 @@
 // Limits  rows at one stride, one dtype, no options; any alignment.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
-#include "merge/block.cuh"
+#include "merge/operators.hpp"
+#include "ops/softmax/walk/block_folds.cuh"
 #include "ops/softmax/walk/three_pass.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -19,16 +19,16 @@ template <class T>
 __global__ void vec4_kernel(Rows<T> a) {
   extern __shared__ float floats[];  // one a thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-    three_passes(a.packed(row),
+    three_passes(packed(a, row),
                  [](float mine, auto join) { return tree_fold(floats, mine, join); });
   }
 }
 
 }  // namespace
 
-Status vec4(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args,
-                   [&]<class T>(Rows<T> rows) { return launch(vec4_kernel<T>, how, args, rows); });
+Status vec4(const Call& call, const WalkLaunch& how) {
+  return with_rows(call,
+                   [&]<class T>(Rows<T> rows) { return launch(vec4_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::softmax

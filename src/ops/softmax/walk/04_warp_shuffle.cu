@@ -9,7 +9,6 @@
 
 #include "merge/block.cuh"
 #include "ops/softmax/walk/three_pass.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -18,7 +17,7 @@ template <class T>
 __global__ void warp_shuffle_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-    three_passes(a.packed(row), [](float mine, auto join) {
+    three_passes(packed(a, row), [](float mine, auto join) {
       return BlockFold<decltype(join)>(of_warp).all(mine);
     });
   }
@@ -26,9 +25,9 @@ __global__ void warp_shuffle_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status warp_shuffle(const RowArgs& args, const WalkLaunch& how) {
+Status warp_shuffle(const Call& call, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(warp_shuffle_kernel<T>, how, args, rows); });
+      call, [&]<class T>(Rows<T> rows) { return launch(warp_shuffle_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::softmax

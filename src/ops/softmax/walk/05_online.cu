@@ -9,8 +9,7 @@
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
 #include "merge/block.cuh"
-#include "ops/softmax/walk/rows.cuh"
-#include "ops/softmax/walk/variants.hpp"
+#include "ops/softmax/walk/packs.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -20,7 +19,7 @@ __global__ void online_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   constexpr int kLanes = Pack<T>::kLanes;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const PackedRow<T> row = a.packed(r);
+    const PackedRow<T> row = packed(a, r);
     float v[kLanes];
     State<float> mine = identity<float>();
     for (std::int64_t i = threadIdx.x; i < row.packs(); i += blockDim.x) {
@@ -40,9 +39,9 @@ __global__ void online_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status online(const RowArgs& args, const WalkLaunch& how) {
+Status online(const Call& call, const WalkLaunch& how) {
   return with_rows(
-      args, [&]<class T>(Rows<T> rows) { return launch(online_kernel<T>, how, args, rows); });
+      call, [&]<class T>(Rows<T> rows) { return launch(online_kernel<T>, how, call, rows); });
 }
 
 }  // namespace onepass::ops::softmax

@@ -9,8 +9,7 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/walk/rows.cuh"
-#include "ops/softmax/walk/variants.hpp"
+#include "ops/softmax/walk/packs.cuh"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -20,7 +19,7 @@ __global__ void register_packed_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   constexpr int kLanes = Pack<T>::kLanes;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const PackedRow<T> row = a.packed(r);
+    const PackedRow<T> row = packed(a, r);
     Pack<T> packs[Packs];
 #pragma unroll
     for (int k = 0; k < Packs; ++k) packs[k] = row.load(threadIdx.x + k * blockDim.x);
@@ -39,16 +38,16 @@ __global__ void register_packed_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status register_packed(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
+Status register_packed(const Call& call, const WalkLaunch& how) {
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
     switch (how.packs) {
-      case 1: return launch(register_packed_kernel<T, 1>, how, args, rows);
-      case 2: return launch(register_packed_kernel<T, 2>, how, args, rows);
-      case 4: return launch(register_packed_kernel<T, 4>, how, args, rows);
+      case 1: return launch(register_packed_kernel<T, 1>, how, call, rows);
+      case 2: return launch(register_packed_kernel<T, 2>, how, call, rows);
+      case 4: return launch(register_packed_kernel<T, 4>, how, call, rows);
       default: break;
     }
     if constexpr (sizeof(T) == 4) {  // the longest row of 16 bits has half as many packs
-      return launch(register_packed_kernel<T, 8>, how, args, rows);
+      return launch(register_packed_kernel<T, 8>, how, call, rows);
     } else {
       return Status{Code::internal, "register_packed: no kernel has so many packs a thread"};
     }

@@ -10,12 +10,11 @@
 // The kernel is on_chip.cuh's, which both steps launch.
 
 #include "ops/softmax/walk/on_chip.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 
-Status register_shared_medium(const RowArgs& args, const WalkLaunch& how) {
-  return launch_on_chip(args, how);
+Status register_shared_medium(const Call& call, const WalkLaunch& how) {
+  return launch_on_chip(call, how);
 }
 
 }  // namespace onepass::ops::softmax

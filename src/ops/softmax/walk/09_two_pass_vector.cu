@@ -8,7 +8,6 @@
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 
 #include "ops/softmax/walk/chunk.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -17,7 +16,7 @@ template <class T>
 __global__ void two_pass_vector_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch scratch;
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const PackedRow<T> row = a.packed(r);
+    const PackedRow<T> row = packed(a, r);
     const State<float> mine = fold_packs(row, 0, row.packs());
     const State<float> all = BlockMerge(scratch).all(mine);
     finish_packs(row, all, 0, row.packs());
@@ -26,9 +25,9 @@ __global__ void two_pass_vector_kernel(Rows<T> a) {
 
 }  // namespace
 
-Status two_pass_vector(const RowArgs& args, const WalkLaunch& how) {
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(two_pass_vector_kernel<T>, how, args, rows);
+Status two_pass_vector(const Call& call, const WalkLaunch& how) {
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    return launch(two_pass_vector_kernel<T>, how, call, rows);
   });
 }
 

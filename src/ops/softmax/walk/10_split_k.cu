@@ -9,7 +9,6 @@
 
 #include "merge/grid.cuh"
 #include "ops/softmax/walk/chunk.cuh"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
@@ -21,7 +20,7 @@ __global__ void split_k_fold(Rows<T> a, State<float>* partials, int chunks) {
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
     const std::int64_t r = item / chunks;
     const auto index = static_cast<int>(item % chunks);
-    const PackedRow<T> row = a.packed(r);
+    const PackedRow<T> row = packed(a, r);
     const Chunk chunk = chunk_of(row.packs(), chunks, index);
     const State<float> mine = fold_packs(row, chunk.begin, chunk.end);
     const State<float> all = BlockMerge(scratch).all(mine);
@@ -35,7 +34,7 @@ __global__ void split_k_finish(Rows<T> a, State<float>* partials, int chunks) {
   const GridMerge grid(partials, chunks);
   for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
     const std::int64_t r = item / chunks;
-    const PackedRow<T> row = a.packed(r);
+    const PackedRow<T> row = packed(a, r);
     const Chunk chunk = chunk_of(row.packs(), chunks, static_cast<int>(item % chunks));
     const State<float> all = grid.all(r, BlockMerge(scratch));
     finish_packs(row, all, chunk.begin, chunk.end);
@@ -44,11 +43,11 @@ __global__ void split_k_finish(Rows<T> a, State<float>* partials, int chunks) {
 
 }  // namespace
 
-Status split_k(const RowArgs& args, const WalkLaunch& how) {
-  auto* partials = reinterpret_cast<State<float>*>(args.workspace);
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    Status status = launch(split_k_fold<T>, how, args, rows, partials, how.split);
-    return status.ok() ? launch(split_k_finish<T>, how, args, rows, partials, how.split) : status;
+Status split_k(const Call& call, const WalkLaunch& how) {
+  auto* partials = reinterpret_cast<State<float>*>(call.workspace);
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    Status status = launch(split_k_fold<T>, how, call, rows, partials, how.split);
+    return status.ok() ? launch(split_k_finish<T>, how, call, rows, partials, how.split) : status;
   });
 }
 

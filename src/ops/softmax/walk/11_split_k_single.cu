@@ -10,24 +10,22 @@
 
 #include "merge/grid.cuh"
 #include "ops/softmax/walk/chunk.cuh"
-#include "ops/softmax/walk/plan.hpp"
-#include "ops/softmax/walk/variants.hpp"
 
 namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(
-    geometry::kSplitThreads,
-    geometry::kResidentBlocks) void split_k_single_kernel(Rows<T> a, State<float>* partials,
-                                                          int chunks) {
+__global__ __launch_bounds__(kSplitThreads,
+                             kResidentBlocks) void split_k_single_kernel(Rows<T> a,
+                                                                         State<float>* partials,
+                                                                         int chunks) {
   __shared__ BlockMerge::Scratch scratch;
   const GridMerge grid(partials, chunks);
   // Calls body(r, index, row, chunk) for each chunk that is this block's.
   const auto for_each_chunk = [&](auto body) {
     for (std::int64_t item = blockIdx.x; item < a.rows * chunks; item += gridDim.x) {
       const auto index = static_cast<int>(item % chunks);
-      const PackedRow<T> row = a.packed(item / chunks);
+      const PackedRow<T> row = packed(a, item / chunks);
       body(item / chunks, index, row, chunk_of(row.packs(), chunks, index));
     }
   };
@@ -44,10 +42,10 @@ __global__ __launch_bounds__(
 
 }  // namespace
 
-Status split_k_single(const RowArgs& args, const WalkLaunch& how) {
-  auto* partials = reinterpret_cast<State<float>*>(args.workspace);
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch_cooperative(split_k_single_kernel<T>, how, args, rows, partials, how.split);
+Status split_k_single(const Call& call, const WalkLaunch& how) {
+  auto* partials = reinterpret_cast<State<float>*>(call.workspace);
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    return launch_cooperative(split_k_single_kernel<T>, how, call, rows, partials, how.split);
   });
 }
 

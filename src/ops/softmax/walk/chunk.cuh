@@ -3,12 +3,9 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/walk/plan.hpp"
-#include "ops/softmax/walk/rows.cuh"
+#include "ops/softmax/walk/packs.cuh"
 
 namespace onepass::ops::softmax {
-
-using geometry::kInFlight;
 
 // This thread's share of packs [begin, end). One rescaling for kInFlight packs.
 template <class T>

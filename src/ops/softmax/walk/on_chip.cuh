@@ -4,9 +4,7 @@
 
 #include "merge/block.cuh"
 #include "merge/thread.cuh"
-#include "ops/softmax/walk/plan.hpp"
-#include "ops/softmax/walk/rows.cuh"
-#include "rows/packs.hpp"
+#include "ops/softmax/walk/packs.cuh"
 
 namespace onepass::ops::softmax {
 
@@ -60,16 +58,15 @@ __global__ __launch_bounds__(1024) void on_chip_kernel(Rows<T> a, int staged) {
   extern __shared__ std::byte stage[];
   __shared__ BlockMerge::Scratch scratch;
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
-    softmax_on_chip<geometry::kHeldPacks>(a.packed(row), reinterpret_cast<Pack<T>*>(stage), staged,
-                                          scratch);
+    softmax_on_chip<kHeldPacks>(packed(a, row), reinterpret_cast<Pack<T>*>(stage), staged, scratch);
   }
 }
 
 // With as much shared memory as planned.
-inline Status launch_on_chip(const RowArgs& args, const WalkLaunch& how) {
-  const auto staged = static_cast<int>(how.shared_bytes / kPackBytes);
-  return with_rows(args, [&]<class T>(Rows<T> rows) {
-    return launch(on_chip_kernel<T>, how, args, rows, staged);
+inline Status launch_on_chip(const Call& call, const WalkLaunch& how) {
+  return with_rows(call, [&]<class T>(Rows<T> rows) {
+    const auto staged = static_cast<int>(how.shared_bytes / sizeof(Pack<T>));
+    return launch(on_chip_kernel<T>, how, call, rows, staged);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "ops/softmax/walk/plan.hpp"
 
 #include "core/reasons.hpp"
+#include "onepass/plan.hpp"
 
 namespace onepass::ops::softmax {
 

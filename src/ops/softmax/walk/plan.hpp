@@ -9,24 +9,11 @@
 #include "core/machine.hpp"
 #include "core/problem.hpp"
 #include "core/state.hpp"
-#include "onepass/plan.hpp"
-#include "rows/cpu/limits.hpp"
+#include "ops/softmax/walk/walk.hpp"
+#include "rows/limits.hpp"
 #include "rows/packs.hpp"
 
 namespace onepass::ops::softmax {
-
-struct WalkLaunch {
-  std::int64_t blocks = 0;
-  int threads = 0;
-  std::size_t shared_bytes = 0;
-  int packs = 0;                  // per thread, in registers
-  int split = 1;                  // blocks per row
-  std::size_t scratch_bytes = 0;  // of the workspace
-  bool resident = false;          // x is read from memory once
-
-  Plan plan() const;
-  bool operator==(const WalkLaunch&) const = default;
-};
 
 namespace geometry {
 
@@ -66,9 +53,6 @@ inline WalkLaunch packs(const Problem& p, const Machine&) {
   return block_a_row(p, threads_for_cols(p.cols));
 }
 
-// Packs that a thread loads before it uses any: enough bytes on their way to keep the memory busy.
-inline constexpr int kInFlight = 4;
-
 inline WalkLaunch two_pass_vector(const Problem& p, const Machine&) {
   return block_a_row(p, whole_warps(ceil_div(p.cols, pack_lanes(p.in) * kInFlight), 1024));
 }
@@ -93,9 +77,6 @@ inline WalkLaunch register_packed(const Problem& p, const Machine&) {
   launch.resident = true;
   return launch;
 }
-
-// Part of a row in shared memory, the rest in registers: at most this many packs a thread.
-inline constexpr int kHeldPacks = 8;
 
 // The first `shared` packs in shared memory.
 constexpr WalkLaunch on_chip(const Problem& p, int threads, std::int64_t shared) {
@@ -131,7 +112,6 @@ constexpr std::int64_t extreme_cols(DType dtype, const Machine& m) {
 
 // ---- rows over blocks -------------------------------------------------------------------------
 
-inline constexpr int kSplitThreads = 256;
 inline constexpr std::int64_t kFewestPacks = 1024;  // a chunk: four packs a thread
 
 // Chunks a row, so that all blocks together fill the processors, and no chunk is too small.
@@ -153,10 +133,7 @@ inline WalkLaunch split_k(const Problem& p, const Machine& m) {
   return split_rows(p, m, m.gpu.processor_threads / kSplitThreads);
 }
 
-// A cooperative launch may have no more blocks than the processors hold at once: the kernel is
-// compiled for this many.
-inline constexpr int kResidentBlocks = 4;
-
+// A cooperative launch may have no more blocks than the SMs hold at once, for which the kernel is compiled.
 inline WalkLaunch split_k_single(const Problem& p, const Machine& m) {
   WalkLaunch launch = split_rows(p, m, kResidentBlocks);
   launch.blocks = std::min<std::int64_t>(launch.blocks, m.gpu.processors * kResidentBlocks);

@@ -1,7 +1,8 @@
 // A thread's slice of a row, one element at a time: every blockDim.x-th.
 #pragma once
 
-#include "ops/softmax/walk/rows.cuh"
+#include "core/state.hpp"
+#include "ops/softmax/walk/launch.cuh"
 
 namespace onepass::ops::softmax {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "merge/thread.cuh"
-#include "ops/softmax/walk/rows.cuh"
+#include "ops/softmax/walk/packs.cuh"
 
 namespace onepass::ops::softmax {
 

@@ -1,23 +1,29 @@
-// The walk on the GPU, in reading order: 00_naive.cu to 11_split_k_single.cu. The list itself: ../variants.def.
+// The walk as variants of the dispatcher: a checked call as a step takes it.
 #pragma once
 
-#include "onepass/status.hpp"
 #include "ops/softmax/walk/plan.hpp"
 #include "rows/args.hpp"
 
 namespace onepass::ops::softmax {
 
-Status naive(const RowArgs& args, const WalkLaunch& launch);
-Status block_serial(const RowArgs& args, const WalkLaunch& launch);
-Status shared(const RowArgs& args, const WalkLaunch& launch);
-Status vec4(const RowArgs& args, const WalkLaunch& launch);
-Status warp_shuffle(const RowArgs& args, const WalkLaunch& launch);
-Status online(const RowArgs& args, const WalkLaunch& launch);
-Status register_packed(const RowArgs& args, const WalkLaunch& launch);
-Status register_shared_medium(const RowArgs& args, const WalkLaunch& launch);
-Status register_shared_extreme(const RowArgs& args, const WalkLaunch& launch);
-Status two_pass_vector(const RowArgs& args, const WalkLaunch& launch);
-Status split_k(const RowArgs& args, const WalkLaunch& launch);
-Status split_k_single(const RowArgs& args, const WalkLaunch& launch);
+// Of rows that refuse_walk lets pass.
+inline Call walk_call(const RowArgs& args) {
+  const Operand& x = args.logits.x;
+  const auto as = [&]<class T>(Type<T>) -> Call {
+    return {Rows<T>{static_cast<const T*>(x.data), static_cast<T*>(args.out.data), args.space.rows,
+                    args.space.cols, x.row_strides[0], args.out.row_strides[0]},
+            args.workspace, args.queue.stream};
+  };
+  switch (x.dtype) {
+    case DType::f16: return as(Type<F16>{});
+    case DType::bf16: return as(Type<BF16>{});
+    default: return as(Type<float>{});
+  }
+}
+
+template <Status (*Step)(const Call&, const WalkLaunch&)>
+Status walked(const RowArgs& args, const WalkLaunch& launch) {
+  return Step(walk_call(args), launch);
+}
 
 }  // namespace onepass::ops::softmax

@@ -2,6 +2,7 @@
 // where they are blocks of a cluster.
 #pragma once
 
+#include "core/weighted.hpp"
 #include "merge/cluster.cuh"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/flash/split_kv.hpp"
