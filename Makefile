@@ -165,7 +165,7 @@ check: setup-lint build/release/build.ninja ## clang-format and clang-tidy, chan
 	cmake --build build/release --target onepass_build_info
 	run-clang-tidy -quiet -p build/release -j $(JOBS) -extra-arg=-Wno-unknown-warning-option '\.cpp$$'
 
-readme: ## write the README's tables from results/
+readme: ## write the tables of README.md and docs/results.md, and the picture, from results/
 	scripts/readme.py --write
 
 suites: ## write the tables of docs/peers-suites.md from the cases of python/tests/suites (after make python-test)

@@ -1,38 +1,56 @@
 #!/usr/bin/env python3
-"""Writes the README's tables from results/, or checks that they agree.
+"""Writes the tables of README.md and docs/results.md and the README's picture from results/, or checks that they agree.
 
-    scripts/readme.py --write    rewrite the tables in README.md
-    scripts/readme.py --check    exit 1, with the difference, when README.md and results/ disagree
+    scripts/readme.py --write    rewrite the tables and docs/pictures/softmax.svg
+    scripts/readme.py --check    exit 1, with the difference, when one of them disagrees with results/
 
 A table stands between two markers. The first names a result file, and the table is made of
 results/<machine>/<name>.json of every machine that has one:
 
     <!-- results:softmax_cpu -->
     <!-- /results -->
+
+Two names have a form of their own: `summary`, one line per op with its best and its worst, and `python_peers`,
+one column per peer.
 """
 
 import math
 import sys
 
+import picture
 import tables
 from tables import NONE, Disagreement, significant
 
-
+PAGES = ["README.md", "docs/results.md"]
+PICTURE = "docs/pictures/softmax.svg"
+PYTHON_PEERS = "h200/python_peers.json"
 LIBRARIES = {"onednn": "oneDNN", "cudnn": "cuDNN"}  # peers, by how their variants' names begin
+
+# The README's table: what, the result file, its ops (all when empty), and the peer (a copy when empty).
+SUMMARY = [
+    ("softmax", "h200/row_ops", ["softmax"], "cudnn"),
+    ("gradients and losses", "h200/row_ops", ["softmax_backward", "cross_entropy", "cross_entropy_backward",
+                                              "logsumexp"], ""),
+    ("topk", "h200/topk", ["topk"], ""),
+    ("sample", "h200/topk", ["sample"], ""),
+    ("gate", "h200/topk", ["gate"], ""),
+    ("attention", "h200/attention", [], "cudnn"),
+    ("softmax", "neoverse-v1/softmax_cpu", [], "onednn"),
+    ("softmax", "sapphire-rapids/softmax_cpu", [], "onednn"),
+]
 
 
 def library(rows):
-    """The library that a file's rows stand beside."""
+    """The library that a file's rows stand beside; none is the empty string."""
     for name in LIBRARIES:
         if any(row["role"] == "peer" and row["variant"].startswith(name) for row in rows):
             return name
-    return "onednn"
+    return ""
 
 
-def op_text(row):
-    """The op, and the options that its problem names."""
-    options = [word for word in row["problem"].split()[3:] if "device=" not in word and "threads=" not in word]
-    return " ".join([row["op"], *options])
+def options(row):
+    """The options that a row's problem names."""
+    return [word for word in row["problem"].split()[3:] if "device=" not in word and "threads=" not in word]
 
 
 def key(row):
@@ -40,18 +58,9 @@ def key(row):
     return row["problem"], row["threads"]
 
 
-def table(path):
-    """One machine's table, as lines of Markdown."""
-    result = tables.load(path)
-    rows = result["rows"]
+def chosen(path, rows):
+    """What the dispatcher chose, one row per problem and number of threads."""
     ours = [row for row in rows if row["role"] == "ship" and row["chosen"]]
-    beside = library(rows)
-    copies = {key(row): row for row in rows if row["role"] == "peer" and row["variant"] == "copy"}
-    peers = {}  # the library's quickest
-    for row in rows:
-        if row["role"] == "peer" and row["variant"].startswith(beside):
-            best = peers.get(key(row))
-            peers[key(row)] = row if best is None or row["median_us"] < best["median_us"] else best
     if not ours:
         raise Disagreement(f"{path}: no row with role ship that was chosen")
     if len({key(row) for row in ours}) != len(ours):
@@ -59,59 +68,150 @@ def table(path):
     for row in ours:
         if not row["verified"]:
             raise Disagreement(f"{path}: {row['problem']}: measured, but not verified")
+    return ours
 
-    # One line a problem, a group of columns for each number of threads.
-    several_ops = len({op_text(row) for row in ours}) > 1
+
+def ratios(rows, ours, beside):
+    """By key: the time of the peer's quickest variant over ours, where it ran the problem."""
+    quickest = {}
+    for row in rows:
+        if beside and row["role"] == "peer" and row["variant"].startswith(beside):
+            quickest[key(row)] = min(row["median_us"], quickest.get(key(row), math.inf))
+    return {key(row): quickest[key(row)] / row["median_us"] for row in ours if key(row) in quickest}
+
+
+def percents(rows, ours):
+    """By key: our rate in percent of a copy's."""
+    copies = {key(row): row["gbps"] for row in rows if row["role"] == "peer" and row["variant"] == "copy"}
+    return {key(row): row.get("percent_of_copy") or 100 * row["gbps"] / copies[key(row)]
+            for row in ours if row.get("percent_of_copy") or key(row) in copies}
+
+
+def geometric_mean(values):
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def table(path):
+    """One machine's table, as lines of Markdown: one line per problem, a group of columns per number of threads."""
+    result = tables.load(path)
+    rows = result["rows"]
+    ours = chosen(path, rows)
+    beside = library(rows)
+    ratio_of, percent_of = ratios(rows, ours, beside), percents(rows, ours)
+    several_ops = len({(row["op"], *options(row)) for row in ours}) > 1
+    multiplies = any(row.get("tflops") for row in ours)  # then a copy is no measure
+    flops, scale = ("TFLOP/s", 1) if max(row.get("tflops") or 0 for row in ours) >= 1 else ("GFLOP/s", 1000)
+
     counts = sorted({row["threads"] for row in ours})
     columns = ["op"] if several_ops else []
     columns += ["shape", "dtype"]
     text_columns = len(columns)
-    for count in counts:
-        threads = f"{count} thread" + ("s" if count > 1 else "") + ": "  # a GPU has none
-        columns += [f"{threads if count else ''}µs", "GB/s", "% of copy", f"× {beside}"]
-
-    ratios = []
     cells = {}
     for row in ours:
-        percent = row.get("percent_of_copy")
-        copy_row = copies.get(key(row))
-        if percent is None and copy_row:
-            percent = 100 * row["gbps"] / copy_row["gbps"]
-        peer = peers.get(key(row))
-        ratio = peer["median_us"] / row["median_us"] if peer else None
-        if ratio is not None:
-            ratios.append(ratio)
-        problem = [op_text(row)] if several_ops else []
+        numbers = {"µs": significant(row["median_us"])}
+        if multiplies:
+            numbers[flops] = significant(scale * row["tflops"])
+        numbers["GB/s"] = significant(row["gbps"])
+        if not multiplies:
+            numbers["% of copy"] = f"{percent_of[key(row)]:.0f}" if key(row) in percent_of else NONE
+        if beside:
+            numbers[f"× {LIBRARIES[beside]}"] = f"{ratio_of[key(row)]:.2f}" if key(row) in ratio_of else NONE
+        problem = [" ".join([row["op"], *options(row)])] if several_ops else []
         problem += [tables.shape_text(row["shape"]), row["dtype"]]
-        cells.setdefault(tuple(problem), {})[row["threads"]] = [
-            significant(row["median_us"]),
-            significant(row["gbps"]),
-            NONE if percent is None else f"{percent:.0f}",
-            NONE if ratio is None else f"{ratio:.2f}",
-        ]
-    body = []
-    for problem, by_threads in cells.items():
-        line = list(problem)
-        for count in counts:
-            line += by_threads.get(count, [NONE] * 4)
-        body.append(line)
+        cells.setdefault(tuple(problem), {})[row["threads"]] = numbers
+    names = list(numbers)  # the same for every row
+    for count in counts:
+        threads = f"{count} thread" + ("s" if count > 1 else "") + ": "
+        columns += [threads + names[0] if count else names[0], *names[1:]]  # a GPU has no threads to count
+    body = [[*problem, *(by_count.get(count, {}).get(name, NONE) for count in counts for name in names)]
+            for problem, by_count in cells.items()]
     lines = [tables.machine_line(path, result), "", *tables.markdown(columns, text_columns, body)]
-    if ratios:
-        mean = math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
-        lines += ["", f"Geometric mean over {LIBRARIES[beside]}: {mean:.2f}×, lowest {min(ratios):.2f}×."]
+    if ratio_of:
+        lines += ["", f"Geometric mean over {LIBRARIES[beside]}: {geometric_mean(ratio_of.values()):.2f}×, "
+                      f"lowest {min(ratio_of.values()):.2f}×."]
     return lines
 
 
+def best_and_worst(what, where, beside, values, unit):
+    """A line of the summary. values: (number, problem) pairs."""
+    def cell(value):
+        return f"{value[0]:.{2 if unit == '×' and value[0] < 10 else 0}f}{unit} at {value[1]}"
+
+    mean = geometric_mean([value for value, _ in values])
+    return [what, where, beside, str(len(values)), f"{mean:.{2 if unit == '×' else 0}f}{unit}",
+            cell(max(values)), cell(min(values))]
+
+
+def summary(results):
+    """The README's table."""
+    body = []
+    for what, stem, ops, beside in SUMMARY:
+        path = results / f"{stem}.json"
+
+        def line(path=path, what=what, ops=ops, beside=beside):
+            rows = tables.load(path)["rows"]
+            most = max(row["threads"] for row in rows)
+            ours = [row for row in chosen(path, rows) if row["op"] in (ops or [row["op"]]) and row["threads"] == most]
+            numbers = ratios(rows, ours, beside) if beside else percents(rows, ours)
+            where = path.parent.name.replace("-", " ").title() + (f", {most} threads" if most else "")
+            values = [(numbers[key(row)], " ".join([tables.shape_text(row["shape"]), row["dtype"], *options(row)]))
+                      for row in ours if key(row) in numbers]
+            return best_and_worst(what, where, LIBRARIES.get(beside, "a copy"), values, "×" if beside else " %")
+
+        body.append(tables.guarded(path, line))
+    path = results / PYTHON_PEERS
+    body.insert(1, tables.guarded(path, lambda: python_line(path)))
+    columns = ["op", "on", "beside", "problems", "geometric mean", "best", "worst"]
+    return ["", *tables.markdown(columns, 3, body), ""]
+
+
+def python_times(path):
+    """By (dtype, shape): the time of every peer that was there."""
+    times = {}
+    for row in tables.load(path, schema=None)["rows"]:
+        if "us" in row:
+            times.setdefault((row["dtype"], f"{row['rows']}×{row['cols']}"), {})[row["peer"]] = row["us"]
+    return times
+
+
+def python_line(path):
+    peers = [peer for peer in picture.LINES if peer != "onepass"]
+    values = [(min(of[peer] for peer in peers) / of["onepass"], f"{shape} {dtype}")
+              for (dtype, shape), of in python_times(path).items()]
+    return best_and_worst("softmax, from Python", "H200", "the quickest of " + ", ".join(
+        picture.LINES[peer][0].split(" (")[0] for peer in peers), values, "×")
+
+
+def python_peers(path):
+    """What the picture draws, as a table of microseconds."""
+    result = tables.load(path, schema=None)
+    times = python_times(path)
+    peers = list(dict.fromkeys(peer for of in times.values() for peer in of))
+    body = [[shape, dtype, *(significant(of[peer]) if peer in of else NONE for peer in peers)]
+            for (dtype, shape), of in times.items()]
+    where = result["environment"]
+    about = f"**{where['gpu']}** (torch {where['torch']}, Triton {where['triton']}, commit {where['commit'][:12]})"
+    return [about, "", "Microseconds.", "", *tables.markdown(["shape", "dtype", *peers], 2, body)]
+
+
 def block(results, stem):
-    """The text between the markers: one table a machine, in the order of the folders' names."""
+    """The text between the markers: one table per machine, in the order of the folders' names."""
+    if stem == "summary":
+        return "\n".join(summary(results)) + "\n"
     paths = sorted(results.glob(f"*/{stem}.json"), key=lambda path: path.parent.name)
     if not paths:
-        raise Disagreement(f"README.md wants results:{stem}, but no results/*/{stem}.json exists")
+        raise Disagreement(f"results:{stem}: there is no results/*/{stem}.json")
+    make = python_peers if stem == "python_peers" else table
     lines = []
     for path in paths:
-        lines += [*tables.guarded(path, lambda path=path: table(path)), ""]
+        lines += [*tables.guarded(path, lambda path=path: make(path)), ""]
     return "\n" + "\n".join(lines) + "\n"
 
 
+def svg(results):
+    path = results / PYTHON_PEERS
+    return tables.guarded(path, lambda: picture.svg(tables.load(path, schema=None)))
+
+
 if __name__ == "__main__":
-    sys.exit(tables.run("readme", ["README.md"], __doc__.split("\n", 1)[0], block))
+    sys.exit(tables.run("readme", PAGES, __doc__.split("\n", 1)[0], block, files={PICTURE: svg}))

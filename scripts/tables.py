@@ -1,4 +1,4 @@
-"""Tables of measured results inside Markdown pages: what readme.py and walk.py share.
+"""Tables of measured results in Markdown pages: what readme.py and walk.py share.
 
 A table stands between two markers, and the first names it:
 
@@ -41,13 +41,16 @@ def markdown(columns, text_columns, rows):
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def load(path):
+def load(path, schema=1):
+    """A result file. Those of `python -m onepass.bench` have no schema: None."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Disagreement(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise Disagreement(f"{path}: not JSON: {error}") from error
-    if result.get("schema") != 1:
-        raise Disagreement(f"{path}: schema is {result.get('schema')!r}, known is 1")
+    if result.get("schema") != schema:
+        raise Disagreement(f"{path}: schema is {result.get('schema')!r}, known is {schema}")
     return result
 
 
@@ -91,19 +94,24 @@ def guarded(path, make):
         raise Disagreement(f"{path}: not of the schema: {error!r}") from error
 
 
-def run(tool, pages, about, block, optional=False):
-    """The command line: --write or --check the pages. block(results folder, name) makes a table."""
+def run(tool, pages, about, block, optional=False, files=None):
+    """The command line: --write or --check the pages. block(results folder, name) makes a table. files are written
+    whole: by path, the function that makes the text from the results folder."""
+    files = files or {}
     parser = argparse.ArgumentParser(prog=f"{tool}.py", description=about)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", action="store_true", help=f"rewrite the tables in {', '.join(pages)}")
-    action.add_argument("--check", action="store_true", help="exit 1 when the two disagree")
+    action.add_argument("--write", action="store_true", help=f"rewrite the tables in {', '.join(pages)}"
+                        + (f", and {', '.join(files)}" if files else ""))
+    action.add_argument("--check", action="store_true", help="exit 1 when one of them disagrees with results/")
     parser.add_argument("--root", type=pathlib.Path, help="the tree; default: this script's",
                         default=pathlib.Path(__file__).resolve().parent.parent)
     arguments = parser.parse_args()
-    return max(run_page(tool, page, arguments, block, optional) for page in pages)
+    return max([*(run_page(tool, page, arguments, block, optional) for page in pages),
+                *(run_file(tool, name, arguments, make) for name, make in files.items())])
 
 
 def run_page(tool, page, arguments, block, optional):
+    """Rewrites or checks the tables of one page."""
     path = arguments.root / page
     if optional and not path.exists():
         print(f"{tool}: there is no {page} yet")
@@ -114,7 +122,24 @@ def run_page(tool, page, arguments, block, optional):
     except (OSError, UnicodeDecodeError, Disagreement) as error:
         print(f"{tool}: {error}", file=sys.stderr)
         return 1
+    return settle(tool, page, before, after, arguments)
 
+
+def run_file(tool, name, arguments, make):
+    """Writes or checks a file that is made as a whole."""
+    path = arguments.root / name
+    try:
+        before = path.read_bytes().decode("utf-8") if path.exists() else ""
+        after = make(arguments.root / "results")
+    except (OSError, UnicodeDecodeError, Disagreement) as error:
+        print(f"{tool}: {error}", file=sys.stderr)
+        return 1
+    return settle(tool, name, before, after, arguments)
+
+
+def settle(tool, page, before, after, arguments):
+    """Writes what differs, or says so."""
+    path = arguments.root / page
     if before == after:
         return 0
     if arguments.check:
@@ -123,7 +148,8 @@ def run_page(tool, page, arguments, block, optional):
             page, f"{page} from results/"))
         print(f"{tool}: {page} disagrees with results/; `make {tool}` writes it", file=sys.stderr)
         return 1
-    new = path.with_suffix(".md.new")
+    new = path.with_suffix(f"{path.suffix}.new")
+    path.parent.mkdir(parents=True, exist_ok=True)
     new.write_bytes(after.encode("utf-8"))
     os.replace(new, path)
     print(f"{tool}: {page} rewritten")
