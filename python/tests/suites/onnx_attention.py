@@ -49,7 +49,7 @@ class _Mapping:
         past = [self.node.inputs[name] for name in ("past_key", "past_value")]
         past = past if self.layout == "bhsd" else [array.swapaxes(1, 2) for array in past]
         self.arrays[1:] = [np.concatenate(pair, self.tokens) for pair in zip(past, self.arrays[1:])]
-        self.adapted.append("the past is put before the keys by the caller: ours has one cache, with `lengths`")
+        self.adapted.append("the caller concatenates past and keys: ours has one cache, with `lengths`")
 
     def _fill_mask(self) -> None:
         if "attn_mask" not in self.node.inputs:
@@ -58,7 +58,7 @@ class _Mapping:
         missing = self.arrays[1].shape[self.tokens] - mask.shape[-1]
         if missing and mask.shape[-1] != 1:
             self.refusals.append(Refusal("a mask of fewer keys than there are", ValueError, "mask"))
-            self.adapted.append("the mask is filled up: ours has all the keys")
+            self.adapted.append("the mask is padded: ours covers all keys")
             fill = False if mask.dtype == bool else -np.inf
             mask = np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=fill)
         self.options["mask"] = mask
@@ -95,7 +95,7 @@ class _Mapping:
         # Before the mask's: dims are looked at first.
         says = "q: dim" if q.shape[-1] % 8 else "v: shape"
         self.refusals.insert(0, Refusal("v of a dim of its own, or a dim that 8 does not divide", ValueError, says))
-        self.adapted.append("heads are filled up with zeros: ours has one dim, a multiple of 8")
+        self.adapted.append("heads are padded with zeros: ours need one dim, a multiple of 8")
 
     def _call(self, arrays: list[np.ndarray], options: dict[str, Any]) -> np.ndarray:
         o = onepass.attention(*arrays, **options)

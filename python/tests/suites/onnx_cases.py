@@ -93,7 +93,7 @@ def _hardmax(node: Node) -> Case:
         np.put_along_axis(np.moveaxis(y, axis, -1), indices, 1, -1)
         return y
 
-    return node.case(instead, adapted=("1 at the index of topk with k = 1: there is no op of this name",))
+    return node.case(instead, adapted=("made from topk with k = 1: there is no such op",))
 
 
 _MAPPINGS: dict[str, Callable[[Node], Case]] = {

@@ -68,7 +68,7 @@ def _hide(mapped: Mapped, x: Tensor, dims: Any, mask: Tensor, value: float) -> N
     mapped.hidden = ~visible
     if x.dim() and not visible.any(dims, keepdim=True).all():
         empty = ~visible.any(dims, keepdim=True)
-        mapped.adapted = ("a row that is hidden as a whole gives 0, or −inf of a logarithm: theirs gives NaN",)
+        mapped.adapted = ("a fully masked row gives 0, or −inf for a logarithm: theirs gives NaN",)
         mapped.expected = lambda result: torch.where(empty.broadcast_to(result.shape), value, result)
 
 
@@ -132,13 +132,13 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
         result = Mapped(
             lambda x: onepass.torch.topk(x, k, dim=dim, sorted=sorted),
             refusal=Refusal("another dimension than the last", TypeError, "unexpected keyword argument"),
-            adapted=("the dimension is moved to the last place: ours chooses from that",),
+            adapted=("the dimension is moved last: ours selects along that one",),
             instead=instead,
         )
     result.gradient = Mapped(
         lambda x: onepass.torch.topk(x, k, sorted=sorted),
         refusal=no_gradient,
-        adapted=("chosen from the detached tensor, then gathered: ours has no gradient",),
+        adapted=("selected from the detached tensor, then gathered: ours has no gradient",),
         instead=gathered,
         reference=lambda x: x.sort(dim=dim, descending=True, stable=True)[0].narrow(
             dim, 0, k
@@ -166,7 +166,7 @@ def _attention(
     refusal = None
     if q.dim() == 3 and k.dim() == 3:
         refusal = Refusal("three dimensions", ValueError, "q: shape")
-        adapted.append("a dimension of one head is put in: ours has four")
+        adapted.append("a head dimension is inserted: ours needs four dimensions")
     elif q.dim() == 3:
         refusal = Refusal("three dimensions", ValueError, "q: shape")
         adapted.append("q is expanded to the batch of k: ours has the batch in all three")
@@ -287,7 +287,7 @@ def _gradient(op: Any, sample: Any, mapped: Mapped, title: str, label: str, forw
     adapted = mapped.adapted
     hidden = forward.hidden if "log" in title else None
     if hidden is not None and hidden.any():
-        adapted = adapted or ("dy is 0 where a logit is hidden: ours does not count it there",)
+        adapted = adapted or ("dy is 0 where a logit is hidden: ours ignores it there",)
 
     def of(function: Function | None, x: Tensor) -> Callable[[], Tensor] | None:
         def call() -> Tensor:

@@ -97,9 +97,9 @@ def _losses() -> Iterator[Case]:
     yield refused("an ignored index that is none", "ignore_index: 'float'", x, target, ignore_index=1.5)
     yield refused("weights of another number", "weight", x, target, weight=torch.ones(5))
     taken = "cross_entropy: int32 targets", *both(x, target.int())
-    yield _taken(*taken, lambda: F.cross_entropy(x, target), "int32 are classes, too")
+    yield _taken(*taken, lambda: F.cross_entropy(x, target), "int32 classes are accepted")
     taken = "cross_entropy: targets with a dimension of one class", *both(x, target[:, None])
-    yield _taken(*taken, lambda: F.cross_entropy(x, target), "the classes' dimension may stay, with an extent of 1")
+    yield _taken(*taken, lambda: F.cross_entropy(x, target), "the class dimension may stay, with an extent of 1")
 
 
 def _choices() -> Iterator[Case]:
@@ -143,17 +143,17 @@ def _attention() -> Iterator[Case]:
     yield refused("a mask of integers", "mask", q, k, k, mask.long())
     grouped = "attention: grouped heads, not asked for"
     same = lambda: F.scaled_dot_product_attention(q, k[:, :2], k[:, :2], enable_gqa=True)  # noqa: E731
-    yield _taken(grouped, *both(q, k[:, :2], k[:, :2]), same, "fewer heads of keys are groups, without a switch")
+    yield _taken(grouped, *both(q, k[:, :2], k[:, :2]), same, "fewer KV heads mean GQA, without a switch")
     causal = mask.tril(3)
     yield taken(
         "a mask beside the diagonal",
         lambda: F.scaled_dot_product_attention(q, k, k, attn_mask=causal),
-        "a mask and the diagonal hide together: ours takes both",
+        "a mask and the diagonal combine: ours takes both",
         q, k, k, mask, True,
     )  # fmt: skip
     yield taken(
         "a float64 mask",
         lambda: F.scaled_dot_product_attention(q, k, k, attn_mask=mask.float()),
-        "an added mask may have another floating dtype",
+        "an additive mask may have another floating dtype",
         q, k, k, mask.double(),
     )  # fmt: skip
