@@ -16,7 +16,7 @@ The tables, by the names in the pages' markers:
     attention_problems      attention_walk.json, every problem: one column a variant
     attention_shipped       attention.json: what is chosen, at many problems
 
-A table whose results do not exist yet stays as it is, which is said.
+A table whose results do not exist yet stays as it is, and the script says so.
 """
 
 import sys
