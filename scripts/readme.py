@@ -72,12 +72,12 @@ def chosen(path, rows):
 
 
 def ratios(rows, ours, beside):
-    """By key: the time of the peer's quickest variant over ours, where it ran the problem."""
-    quickest = {}
+    """By key: the time of the peer's fastest variant over ours, where it ran the problem."""
+    fastest = {}
     for row in rows:
         if beside and row["role"] == "peer" and row["variant"].startswith(beside):
-            quickest[key(row)] = min(row["median_us"], quickest.get(key(row), math.inf))
-    return {key(row): quickest[key(row)] / row["median_us"] for row in ours if key(row) in quickest}
+            fastest[key(row)] = min(row["median_us"], fastest.get(key(row), math.inf))
+    return {key(row): fastest[key(row)] / row["median_us"] for row in ours if key(row) in fastest}
 
 
 def percents(rows, ours):
@@ -178,7 +178,7 @@ def python_line(path):
     peers = [peer for peer in picture.LINES if peer != "onepass"]
     values = [(min(of[peer] for peer in peers) / of["onepass"], f"{shape} {dtype}")
               for (dtype, shape), of in python_times(path).items()]
-    return best_and_worst("softmax, from Python", "H200", "the quickest of " + ", ".join(
+    return best_and_worst("softmax, from Python", "H200", "the fastest of " + ", ".join(
         picture.LINES[peer][0].split(" (")[0] for peer in peers), values, "×")
 
 
