@@ -107,7 +107,7 @@ gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninit
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 
-gpu-bench: program ## the walk, its counters and what ships into results/MACHINE (then: make walk)
+gpu-bench: program ## the walk, its counters and what ships into results/MACHINE (then: make walk readme)
 	@test -n "$(MACHINE)" || { echo "gpu-bench: name the machine, as in MACHINE=h200" >&2; exit 2; }
 	mkdir -p results/$(MACHINE)
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
