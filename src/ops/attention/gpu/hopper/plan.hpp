@@ -18,8 +18,8 @@ struct HopperTile {
   bool operator==(const HopperTile&) const = default;
 };
 
-// Measured on an H200 (docs/facts.md). A third warpgroup helps where exponentials are the limit; fewer keys a tile where
-// the last would be mostly past the end, or past a diagonal.
+// Measured on an H200 (docs/facts/attention.md). A third warpgroup helps where exponentials are the limit; fewer keys
+// per tile help where the last tile would be mostly past the end, or past a diagonal.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
   if (dim == 64) return {ragged ? 2 : 3, 128};
   if (dim <= 128) return {2, 128};
@@ -88,8 +88,8 @@ inline HopperLaunch hopper(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// Where its tiles are few, blocks of the kernel of warps that share a tile's keys keep more of the GPU busy. So many of
-// them for 128 rows are quicker than its one, measured on an H200 (docs/facts.md).
+// Where Hopper's tiles are few, blocks of flash_mma that share a tile's keys keep more of the GPU busy. How many of them
+// per 128 rows beat Hopper's one is measured on an H200 (docs/facts/attention.md).
 inline bool hopper_fills(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   const int blocks = a.keys >= 8192 ? 4 : a.dim == 64 ? 5 : a.keys >= 2048 ? 8 : 16;
