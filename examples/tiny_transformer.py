@@ -1,8 +1,9 @@
-"""Attention in a tiny transformer that writes token by token, with PyTorch's attention and with ours: the same tokens.
+"""Attention in a tiny transformer that writes token by token, with PyTorch's attention and with
+ours: the same tokens.
 
-The prompt goes through at once, under a causal mask. From then on each step has one query and a cache with room for
-more keys than there are: `lengths` says how many count, so that nothing is cut or copied. Grouped heads: four of q
-share one of k and v.
+The prompt goes through at once, under a causal mask. From then on each step has one query and a
+cache with room for more keys than there are: `lengths` says how many count, so that nothing is cut
+or copied. Grouped heads: four of q share one of k and v.
 """
 
 import torch
@@ -18,7 +19,9 @@ def torch_attention(q, k, v, length):
     keys = torch.arange(k.shape[1])
     own = torch.arange(length - q.shape[1], length)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=keys <= own[:, None], enable_gqa=True).transpose(1, 2)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=keys <= own[:, None], enable_gqa=True
+    ).transpose(1, 2)
 
 
 def onepass_attention(q, k, v, length):
@@ -74,7 +77,9 @@ def main():
     torch.manual_seed(0)
     model = Transformer()
     prompt = torch.randint(0, TOKENS, (2, 12))
-    torchs, ours = (model.generate(prompt, 24, attention) for attention in (torch_attention, onepass_attention))
+    torchs, ours = (
+        model.generate(prompt, 24, attention) for attention in (torch_attention, onepass_attention)
+    )
     for row, same in zip(ours.tolist(), torchs.tolist()):
         print(*row, "as PyTorch's" if row == same else f"WRONG: PyTorch's are {same}")
     return torchs, ours

@@ -1,7 +1,8 @@
-"""A small training loop with PyTorch's softmax and cross-entropy, then with ours: the loss falls in the same way.
+"""A small training loop with PyTorch's softmax and cross-entropy, then with ours: the loss falls
+in the same way.
 
-A character model with one head of attention learns to continue a sentence. `loss_curve` is given the two functions,
-and nothing else changes.
+A character model with one head of attention learns to continue a sentence. `loss_curve` is given
+the two functions, and nothing else changes.
 """
 
 import torch

@@ -1,8 +1,9 @@
 """The budget of the build: what each CUDA source may become, results/build/budget.json.
 
-Kernels, bytes of machine code and lines of PTX come out the same wherever the same nvcc runs, so each is
-an upper limit, to the byte. Seconds do not: machines differ, and so does what else runs on them. They are
-judged against the rest of the build, see slow(), and best written by a quiet machine.
+Kernels, bytes of machine code and lines of PTX come out the same wherever the same nvcc
+runs, so each is an upper limit, to the byte. Seconds do not: machines differ, and so does
+what else runs on them. They are judged against the rest of the build, see slow(), and best
+written by a quiet machine.
 """
 
 import collections
@@ -25,7 +26,8 @@ def is_cuda(unit):
 
 
 def kept(row, unit):
-    """Each architecture's numbers: this build's, and of the old budget what this build does not have."""
+    """Each architecture's numbers: this build's, and of the old budget what this build
+    does not have."""
     numbers = {architecture: row[architecture] for architecture in architectures_of(row)}
     for architecture in architectures_of(unit):
         now = dict(unit[architecture])
@@ -36,8 +38,8 @@ def kept(row, unit):
 
 
 def written(units, old):
-    """The rows of a new budget. The seconds of the old one stay where ccache gave the object, and where the code is not
-    what ships."""
+    """The rows of a new budget. The seconds of the old one stay where ccache gave the object, and
+    where the code is not what ships."""
     rows = []
     for unit, _ in units:
         if is_cuda(unit) and architectures_of(unit):
@@ -46,7 +48,9 @@ def written(units, old):
             quick = all(architecture.endswith(" quick") for architecture in architectures_of(unit))
             if seconds < COMPILED or quick:
                 seconds = row.get("seconds")
-            rows.append({"unit": unit["unit"], "seconds": seconds and round(seconds, 1), **kept(row, unit)})
+            rows.append(
+                {"unit": unit["unit"], "seconds": seconds and round(seconds, 1), **kept(row, unit)}
+            )
     return sorted(rows, key=lambda row: row["unit"])
 
 
@@ -55,35 +59,41 @@ def grown(unit, budget):
     for architecture in architectures_of(unit):
         for field in FIELDS if architecture in budget else ():
             has, may = unit[architecture][field], budget[architecture][field]
+            where, what = f"{unit['unit']}: {architecture}", field.replace("_", " ")
             if has > may:
-                yield f"{unit['unit']}: {architecture}: {has:,} {field.replace('_', ' ')}, {may:,} allowed"
+                yield f"{where}: {has:,} {what}, {may:,} allowed"
 
 
 def shrunk(unit, budget):
     for architecture in architectures_of(unit):
         for field in FIELDS if architecture in budget else ():
             has, may = unit[architecture][field], budget[architecture][field]
+            where, what = f"{unit['unit']}: {architecture}", field.replace("_", " ")
             # An architecture without PTX of its own is not one that has lost it.
             if has < SHRUNK * may and not (field == "ptx_lines" and has == 0):
-                yield f"{unit['unit']}: {architecture}: {has:,} {field.replace('_', ' ')}, {may:,} in the budget"
+                yield f"{where}: {has:,} {what}, {may:,} in the budget"
 
 
 def slow(units, budget):
     """What took over twice its seconds, at the pace of this build.
 
-    A machine that is 2.5 times slower is so for all units, and load comes and goes: one source took 18 s
-    and 106 s within an hour, on the same two cores. So a unit has to stand out against every other one:
-    the pace is the largest ratio, of seconds taken to seconds allowed, among the others, and at least 1.
-    Two that become slow at once hide each other; a test that fails on a busy machine would guard less.
+    A machine that is 2.5 times slower is so for all units, and load comes and goes: one source took
+    18 s and 106 s within an hour, on the same two cores. So a unit has to stand out against every
+    other one: the pace is the largest ratio, of seconds taken to seconds allowed, among the others,
+    and at least 1. Two that become slow at once hide each other; a test that fails on a busy
+    machine would guard less.
 
     What says nothing about the source is left out:
-    - Units of other runs of ninja. One file compiled again by itself has nothing to stand out against. So
-      the largest run counts, where it has at least ENOUGH units.
+    - Units of other runs of ninja. One file compiled again by itself has nothing to stand out
+      against. So the largest run counts, where it has at least ENOUGH units.
     - What came out of ccache.
     - A few seconds more, whatever their ratio.
     """
-    timed = [(unit, entry) for unit, entry in units
-             if entry and entry.seconds >= COMPILED and budget.get(unit["unit"], {}).get("seconds")]
+    timed = [
+        (unit, entry)
+        for unit, entry in units
+        if entry and entry.seconds >= COMPILED and budget.get(unit["unit"], {}).get("seconds")
+    ]
     # Within one run `began` agrees to parts of a second.
     runs = collections.defaultdict(list)
     for unit, entry in timed:
@@ -95,7 +105,8 @@ def slow(units, budget):
     for name, taken, allowed in run:
         pace = max(1, *(seconds / may for other, seconds, may in run if other != name))
         if taken > FACTOR * pace * allowed and taken > pace * allowed + SECONDS:
-            yield f"{name}: {taken:.0f} s, {pace * allowed:.0f} s expected at the pace of this build"
+            expected = f"{pace * allowed:.0f} s expected at the pace of this build"
+            yield f"{name}: {taken:.0f} s, {expected}"
 
 
 def compared(units, budget):

@@ -1,4 +1,5 @@
-"""What a build tree tells of itself: what was compiled, in how long, by what, and what came of it."""
+"""What a build tree tells of itself: what was compiled, in how long, by what, and
+what came of it."""
 
 import collections
 import datetime
@@ -14,8 +15,8 @@ import gpu_code
 
 FIELDS = ("kernels", "bytes", "ptx_lines")
 
-# One line of .ninja_log. `began` is when the run of ninja began that this line is of, as far as it can
-# be told: ninja writes times since then, and one time of day.
+# One line of .ninja_log. `began` is when the run of ninja began that this line is of, as far as it
+# can be told: ninja writes times since then, and one time of day.
 Entry = collections.namedtuple("Entry", "seconds began")
 
 
@@ -24,7 +25,8 @@ class NotBuilt(Exception):
 
 
 def ninja_log(text):
-    """{output: Entry}, the last of each. A line: start ms, end ms, time of day in ns, output, hash."""
+    """{output: Entry}, the last of each. A line: start ms, end ms, time of day in ns,
+    output, hash."""
     lines = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     log = {}
     for fields in lines:
@@ -46,8 +48,12 @@ def cmake_value(tree, pattern, name):
 
 
 def git(root, *arguments):
-    done = subprocess.run(["git", "--no-optional-locks", "-C", root, *arguments],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "--no-optional-locks", "-C", root, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return "" if done.returncode else done.stdout.strip()
 
 
@@ -60,29 +66,46 @@ def environment_of(tree):
     cxx = "CMakeFiles/*/CMakeCXXCompiler.cmake"
     return {
         "build_type": cmake_value(tree, "CMakeCache.txt", "CMAKE_BUILD_TYPE"),
-        "compiler": " ".join(cmake_value(tree, cxx, f"CMAKE_CXX_COMPILER_{part}") for part in ("ID", "VERSION")),
-        "nvcc": cmake_value(tree, "CMakeFiles/*/CMakeCUDACompiler.cmake", "CMAKE_CUDA_COMPILER_VERSION"),
+        "compiler": " ".join(
+            cmake_value(tree, cxx, f"CMAKE_CXX_COMPILER_{part}") for part in ("ID", "VERSION")
+        ),
+        "nvcc": cmake_value(
+            tree, "CMakeFiles/*/CMakeCUDACompiler.cmake", "CMAKE_CUDA_COMPILER_VERSION"
+        ),
         "architectures": [],
         "cores": len(os.sched_getaffinity(0)),
         "commit": git(root, "rev-parse", "HEAD"),
-        "dirty": bool(git(root, "status", "--porcelain", "--", ".", ":(exclude)results", ":(exclude)docs",
-                          ":(exclude)*.md")),
+        "dirty": bool(
+            git(
+                root,
+                "status",
+                "--porcelain",
+                "--",
+                ".",
+                ":(exclude)results",
+                ":(exclude)docs",
+                ":(exclude)*.md",
+            )
+        ),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
 
 def has_cuda(tree):
-    """Whether CUDA sources belong to this tree: a compiler that was found once may be switched off."""
+    """Whether CUDA sources belong to this tree: a compiler that was found once may be
+    switched off."""
     return any(source.suffix == ".cu" for source, _ in commands(tree))
 
 
 def is_quick(tree):
-    """Whether GPU code was compiled quickly, not for speed: other code, with a budget of its own."""
+    """Whether GPU code was compiled quickly, not for speed: other code, with a
+    budget of its own."""
     return cmake_value(tree, "CMakeCache.txt", "ONEPASS_CUDA_QUICK") == "ON"
 
 
 def commands(tree):
-    """[(source, object)] of all that this tree compiles; objects of files that are gone do not count."""
+    """[(source, object)] of all that this tree compiles; objects of files that are gone
+    do not count."""
     path = tree / "compile_commands.json"
     if not path.exists():
         raise NotBuilt(f"{path} does not exist: configure and build first, with `make build`")
@@ -95,12 +118,14 @@ def commands(tree):
 
 
 def name_of(source, root):
-    """The source below the tree's root; below the file system's for one that the build has written."""
+    """The source below the tree's root; below the file system's for one that the
+    build has written."""
     return source.relative_to(root).as_posix() if source.is_relative_to(root) else source.as_posix()
 
 
 def units_of(tree, cuobjdump):
-    """One row a translation unit, and the names and bytes of all kernels: (units, [(unit, arch, name, bytes)])."""
+    """One row a translation unit, and the names and bytes of all kernels: (units, [(unit, arch,
+    name, bytes)])."""
     root = root_of(tree)
     log_path = tree / ".ninja_log"
     log = ninja_log(log_path.read_text(encoding="utf-8")) if log_path.exists() else {}
@@ -109,15 +134,21 @@ def units_of(tree, cuobjdump):
     for source, output in commands(tree):
         entry = log.get(output)
         path = tree / output
-        unit = {"unit": name_of(source, root), "seconds": entry and entry.seconds,
-                "object_bytes": path.stat().st_size if path.exists() else None}
+        unit = {
+            "unit": name_of(source, root),
+            "seconds": entry and entry.seconds,
+            "object_bytes": path.stat().st_size if path.exists() else None,
+        }
         if source.suffix == ".cu" and cuobjdump and path.exists():
             code = gpu_code.unit_of(cuobjdump, path)
             for architecture in sorted({*code.kernels, *code.ptx}):
                 sizes = code.kernels.get(architecture, {})
                 field = architecture + quick
-                unit[field] = {"kernels": len(sizes), "bytes": sum(sizes.values()),
-                               "ptx_lines": code.ptx.get(architecture, 0)}
+                unit[field] = {
+                    "kernels": len(sizes),
+                    "bytes": sum(sizes.values()),
+                    "ptx_lines": code.ptx.get(architecture, 0),
+                }
                 kernels += [(unit["unit"], field, name, size) for name, size in sizes.items()]
         units.append((unit, entry))
     return units, kernels
@@ -128,7 +159,8 @@ def architectures_of(row):
 
 
 def families_of(units, kernels):
-    """One row a family: its kernels and bytes, and its share, by bytes, of what its units took to compile."""
+    """One row a family: its kernels and bytes, and its share, by bytes, of what its units
+    took to compile."""
     readable = gpu_code.demangled([name for _, _, name, _ in kernels])
     bytes_of_unit = collections.Counter()
     for unit, _, _, size in kernels:
@@ -153,8 +185,10 @@ def machine_code(row):
 
 def totals_of(units):
     """Sums over all units, one for each architecture, too."""
-    total = {"seconds": sum(unit["seconds"] or 0 for unit in units),
-             "object_bytes": sum(unit["object_bytes"] or 0 for unit in units)}
+    total = {
+        "seconds": sum(unit["seconds"] or 0 for unit in units),
+        "object_bytes": sum(unit["object_bytes"] or 0 for unit in units),
+    }
     for unit in units:
         for architecture in architectures_of(unit):
             sums = total.setdefault(architecture, dict.fromkeys(FIELDS, 0))
@@ -166,7 +200,10 @@ def totals_of(units):
 def artifacts_of(tree):
     """Bytes of the library, and of the program without its symbols."""
     sizes = {}
-    library = next((path for path in (tree / "src/libonepass.a", tree / "src/libonepass.so") if path.exists()), None)
+    library = next(
+        (path for path in (tree / "src/libonepass.a", tree / "src/libonepass.so") if path.exists()),
+        None,
+    )
     if library:
         sizes[library.name] = library.stat().st_size
     program = tree / "cli/onepass"

@@ -17,7 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # From the ground up. A folder may include its own floor and those below it.
 FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatch", "api"]
-# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them includes another.
+# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them
+# includes another.
 WINGS = {"cpu", "gpu", "walk"}
 # Lines of our headers that the first step of a walk may stand on, so that it can be read from the ground up.
 FIRST_STEPS = {
@@ -40,7 +41,8 @@ def sources(root):
 
 
 def resolve(root, source, text):
-    """The file that an include names: beside its source, below src or include. None: there is none."""
+    """The file that an include names: beside its source, below src or include. None:
+    there is none."""
     for folder in (source.parent, root / "src", root / "include"):
         if (folder / text).is_file():
             return (folder / text).resolve()
@@ -110,7 +112,7 @@ def circle(graph):
 
     def visit(node):
         if node in path:
-            return path[path.index(node):] + [node]
+            return path[path.index(node) :] + [node]
         if node in done:
             return []
         path.append(node)
@@ -156,11 +158,16 @@ def look(root):
 
 
 def drawing(root, arrows):
-    counts = collections.Counter((place(root, a.source)[0], place(root, a.target)[0]) for a in arrows)
+    counts = collections.Counter(
+        (place(root, a.source)[0], place(root, a.target)[0]) for a in arrows
+    )
     width = max(map(len, FLOORS))
     for floor in reversed(FLOORS):
-        below = [f"{name} {counts[floor, name]}" for name in reversed(FLOORS)
-                 if name != floor and counts[floor, name]]
+        below = [
+            f"{name} {counts[floor, name]}"
+            for name in reversed(FLOORS)
+            if name != floor and counts[floor, name]
+        ]
         print(f"{floor.ljust(width)}  {', '.join(below)}".rstrip())
 
 

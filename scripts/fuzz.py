@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Runs every target of libFuzzer for its share of the time, and prints a table; exit code 1: something was found.
+"""Runs every target of libFuzzer for its share of the time, and prints a table.
+
+Exit code 1: something was found.
 
     scripts/fuzz.py --seconds 300
     scripts/fuzz.py --targets npy,results --runs 10000000
 
-Inputs that reached something new stay in build/fuzz/corpus/TARGET, where the next run begins. What was found lies in
-build/fuzz/findings, an input a file; `onepass_fuzz reproduce TARGET FILE` says what it means and runs it.
-"""
+Inputs that reached something new stay in build/fuzz/corpus/TARGET, where the next run begins. What
+was found lies in build/fuzz/findings, an input a file; `onepass_fuzz reproduce TARGET FILE` says
+what it means and runs it."""
 
 import argparse
 import os
@@ -27,7 +29,9 @@ ENVIRONMENT = {
 }
 
 
-def command(program: pathlib.Path, target: str, folder: pathlib.Path, limit: list[str]) -> list[str]:
+def command(
+    program: pathlib.Path, target: str, folder: pathlib.Path, limit: list[str]
+) -> list[str]:
     corpus, findings = folder / "corpus" / target, folder / "findings"
     return [
         str(program),
@@ -68,7 +72,10 @@ def table(rows: list[dict]) -> str:
     cells = [heads] + [[str(r[h]) for h in heads] for r in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(heads))]
     return "\n".join(
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(line, widths, strict=True))
+        )
         for line in cells
     )
 
@@ -76,7 +83,9 @@ def table(rows: list[dict]) -> str:
 def fuzz(target: str, folder: pathlib.Path, tree: pathlib.Path, limit: list[str]) -> dict:
     (folder / "corpus" / target).mkdir(parents=True, exist_ok=True)
     (folder / "findings").mkdir(parents=True, exist_ok=True)
-    subprocess.run([tree / "fuzz/onepass_fuzz", "seeds", target, folder / "seeds" / target], check=True)
+    subprocess.run(
+        [tree / "fuzz/onepass_fuzz", "seeds", target, folder / "seeds" / target], check=True
+    )
     before = set((folder / "findings").glob(f"{target}-*"))
     log = folder / f"{target}.log"
     with log.open("w") as out:
@@ -90,17 +99,29 @@ def fuzz(target: str, folder: pathlib.Path, tree: pathlib.Path, limit: list[str]
     found = sorted(set((folder / "findings").glob(f"{target}-*")) - before)
     text = log.read_text(errors="replace")
     if ended.returncode != 0 and not found:
-        print(f"fuzz: {target} ended with {ended.returncode}; its log is {log}\n{text[-2000:]}", file=sys.stderr)
+        print(
+            f"fuzz: {target} ended with {ended.returncode}; its log is {log}\n{text[-2000:]}",
+            file=sys.stderr,
+        )
     for path in found:
-        print(f"FOUND {target}: {path}\n  {tree}/fuzz/onepass_fuzz reproduce {target} {path}", file=sys.stderr)
+        print(
+            f"FOUND {target}: {path}\n  {tree}/fuzz/onepass_fuzz reproduce {target} {path}",
+            file=sys.stderr,
+        )
     return row(target, text, len(found) or int(ended.returncode != 0))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tree", type=pathlib.Path, default=pathlib.Path("build/fuzz"))
-    parser.add_argument("--seconds", type=int, default=300, help="of all targets together, on one core")
-    parser.add_argument("--runs", type=int, help="executions of each target, however long they take")
+    parser.add_argument(
+        "--seconds", type=int, default=300, help="of all targets together, on one core"
+    )
+    parser.add_argument(
+        "--runs", type=int, help="executions of each target, however long they take"
+    )
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -113,7 +134,9 @@ def main() -> int:
         return [f"-max_total_time={max(args.seconds * SHARES.get(target, 1) // parts, 1)}"]
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        rows = list(pool.map(lambda target: fuzz(target, args.tree, args.tree, limit(target)), chosen))
+        rows = list(
+            pool.map(lambda target: fuzz(target, args.tree, args.tree, limit(target)), chosen)
+        )
     print(table(rows))
     findings = sum(r["findings"] for r in rows)
     print(f"fuzz: {sum(r['executions'] for r in rows)} executions, {findings} findings")

@@ -3,8 +3,8 @@
 
     scripts/run_tests.py [--preset release] [--parallel N]
 
-The last line is `N passed, N failed, N skipped`, over ctest and pytest; exit 1 when anything failed.
-"""
+The last line is `N passed, N failed, N skipped`, over ctest and pytest; exit 1 when
+anything failed."""
 
 import argparse
 import pathlib
@@ -30,8 +30,9 @@ def counted(report, failed):
             counts[2] += 1
         else:
             counts[0] += 1
-    # A runner that fails without a failed test could not run something; ctest, too, lists a test whose
-    # program is missing as skipped. One that is content without any test has skipped them all.
+    # A runner that fails without a failed test could not run something; ctest, too, lists a
+    # test whose program is missing as skipped. One that is content without any test has
+    # skipped them all.
     if failed and counts[1] == 0:
         counts[1] = 1
     if not failed and not cases:
@@ -52,9 +53,25 @@ def main():
     parser.add_argument("--parallel", default="2", help="tests of ctest at once")
     arguments = parser.parse_args()
     ctest_report = ROOT / "build" / arguments.preset / "junit.xml"
-    totals = [run(["scripts/python.sh", "test", "--if-possible", f"--junitxml={PYTHON_REPORT}"], PYTHON_REPORT),
-              run(["ctest", "--preset", arguments.preset, "--parallel", arguments.parallel, "--no-label-summary",
-                   "--output-junit", str(ctest_report)], ctest_report)]
+    totals = [
+        run(
+            ["scripts/python.sh", "test", "--if-possible", f"--junitxml={PYTHON_REPORT}"],
+            PYTHON_REPORT,
+        ),
+        run(
+            [
+                "ctest",
+                "--preset",
+                arguments.preset,
+                "--parallel",
+                arguments.parallel,
+                "--no-label-summary",
+                "--output-junit",
+                str(ctest_report),
+            ],
+            ctest_report,
+        ),
+    ]
     passed, failed, skipped = map(sum, zip(*totals))
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped", flush=True)
     return 1 if failed else 0

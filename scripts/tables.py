@@ -59,7 +59,9 @@ def machine_line(path, result):
     environment = result["environment"]
     on_gpu = environment.get("sm")
     name = environment.get("device" if on_gpu else "cpu") or path.parent.name
-    about = [str(environment[field]) for field in ("isa", "driver", "cuda") if environment.get(field)]
+    about = [
+        str(environment[field]) for field in ("isa", "driver", "cuda") if environment.get(field)
+    ]
     copy = result.get("limits", {}).get("copy_gbps")
     if copy:
         about.append(f"copy {copy:.1f} GB/s")
@@ -82,7 +84,9 @@ def rewritten(page, text, block):
 
     after, count = BLOCK.subn(replace, text)
     if count != len(OPENING.findall(text)):
-        raise Disagreement(f"{page}: a <!-- results:NAME --> block is not closed by <!-- /results -->")
+        raise Disagreement(
+            f"{page}: a <!-- results:NAME --> block is not closed by <!-- /results -->"
+        )
     return after
 
 
@@ -143,9 +147,14 @@ def settle(tool, page, before, after, arguments):
     if before == after:
         return 0
     if arguments.check:
-        sys.stdout.writelines(difflib.unified_diff(
-            before.splitlines(keepends=True), after.splitlines(keepends=True),
-            page, f"{page} from results/"))
+        sys.stdout.writelines(
+            difflib.unified_diff(
+                before.splitlines(keepends=True),
+                after.splitlines(keepends=True),
+                page,
+                f"{page} from results/",
+            )
+        )
         print(f"{tool}: {page} disagrees with results/; `make {tool}` writes it", file=sys.stderr)
         return 1
     new = path.with_suffix(f"{path.suffix}.new")

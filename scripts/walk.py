@@ -12,7 +12,8 @@ The tables, by the names in the pages' markers:
     counters                softmax_profile.json: what Nsight Compute counted
     topk_steps              topk_walk.json at 64×32000 f32 k=50: each variant against the one before
     topk_problems           topk_walk.json, every problem: one column a variant
-    attention_steps         attention_walk.json at 4×16×1024×64 f16: each variant against the one before
+    attention_steps         attention_walk.json at 4×16×1024×64 f16: each variant
+                            against the one before
     attention_problems      attention_walk.json, every problem: one column a variant
     attention_shipped       attention.json: what is chosen, at many problems
 
@@ -42,8 +43,13 @@ def verified(rows):
 
 def of_dtype(rows, dtype):
     # The walk is the variants that teach; those that ship are measured in the same run.
-    return verified([row for row in rows
-                     if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"])
+    return verified(
+        [
+            row
+            for row in rows
+            if row["op"] == "softmax" and row["dtype"] == dtype and row["role"] != "ship"
+        ]
+    )
 
 
 def of_op(rows, op):
@@ -72,14 +78,16 @@ def steps(rows, dtype):
         time = row["median_us"]
         is_step = row["role"] != "peer"
         is_copy = row["variant"] == "copy"
-        body.append([
-            row["variant"],
-            f"{time / 1000:.3f}",
-            significant(row["gbps"]),
-            number(row["percent_of_copy"]),
-            NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
-            f"{before / time:.2f}×" if is_step and before else "",
-        ])
+        body.append(
+            [
+                row["variant"],
+                f"{time / 1000:.3f}",
+                significant(row["gbps"]),
+                number(row["percent_of_copy"]),
+                NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
+                f"{before / time:.2f}×" if is_step and before else "",
+            ]
+        )
         if is_step:
             before = time
     columns = ["variant", "ms", "GB/s", "% of copy", "% of cuDNN", "gain over the step before"]
@@ -91,7 +99,8 @@ def shape_of(row):
 
 
 def grid(rows, first, label, key=shape_of):
-    """One line a shape, or whatever the key is, one column a variant; the best of a line is bold."""
+    """One line a shape, or whatever the key is, one column a variant; the best of a
+    line is bold."""
     if not rows:
         raise Disagreement(f"no rows for the table of {first}")
     ordered = sorted(rows, key=lambda row: row["role"] == "peer")  # stable: the peers last
@@ -109,7 +118,9 @@ def grid(rows, first, label, key=shape_of):
         for variant in variants:
             time = times.get(variant)
             text = NONE if time is None else significant(time)
-            cells.append(f"**{text}**" if time is not None and time == best and variant != "copy" else text)
+            cells.append(
+                f"**{text}**" if time is not None and time == best and variant != "copy" else text
+            )
         body.append(cells)
     return ["Microseconds.", "", *tables.markdown([first, *variants], 1, body)]
 
@@ -120,7 +131,9 @@ def shapes_f16(rows):
 
 
 def cols_f32(rows):
-    rows = [row for row in of_dtype(rows, "f32") if row["shape"][0] == 4096 and len(row["shape"]) == 2]
+    rows = [
+        row for row in of_dtype(rows, "f32") if row["shape"][0] == 4096 and len(row["shape"]) == 2
+    ]
     rows.sort(key=lambda row: row["shape"][1])
     return grid(rows, "cols", lambda shape: str(shape[1]))
 
@@ -134,13 +147,15 @@ def topk_steps(rows):
     for row in by_role(rows):
         time = row["median_us"]
         is_step = row["role"] == "teach"
-        body.append([
-            row["variant"],
-            significant(time),
-            significant(row["gbps"]),
-            number(row["percent_of_copy"]),
-            f"{before / time:.2f}×" if is_step and before else "",
-        ])
+        body.append(
+            [
+                row["variant"],
+                significant(time),
+                significant(row["gbps"]),
+                number(row["percent_of_copy"]),
+                f"{before / time:.2f}×" if is_step and before else "",
+            ]
+        )
         if is_step:
             before = time
     columns = ["variant", "µs", "GB/s", "% of copy", "gain over the step before"]
@@ -150,6 +165,7 @@ def topk_steps(rows):
 def problems(rows, op):
     def label(problem):
         return f"`{problem.removesuffix(' device=cuda')}`"
+
     return grid(of_op(rows, op), "problem", label, lambda row: row["problem"])
 
 
@@ -164,13 +180,15 @@ def attention_steps(rows):
         time = row["median_us"]
         is_step = row["role"] == "teach"
         is_copy = row["variant"] == "copy"
-        body.append([
-            row["variant"],
-            significant(time),
-            NONE if is_copy else significant(row["tflops"]),
-            NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
-            f"{before / time:.2f}×" if is_step and before else "",
-        ])
+        body.append(
+            [
+                row["variant"],
+                significant(time),
+                NONE if is_copy else significant(row["tflops"]),
+                NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
+                f"{before / time:.2f}×" if is_step and before else "",
+            ]
+        )
         if is_step:
             before = time
     columns = ["variant", "µs", "TFLOP/s", "% of cuDNN", "gain over the step before"]
@@ -185,25 +203,49 @@ def attention_shipped(rows):
         if not row["chosen"]:
             continue
         peer = cudnn.get(row["problem"])
-        _, shape, dtype, *options = [word for word in row["problem"].split() if "device=" not in word]
-        body.append([
-            shape,
-            " ".join([dtype, *options]),
-            row["variant"],
-            significant(row["median_us"]),
-            significant(row["tflops"]),
-            significant(row["gbps"]),
-            significant(peer) if peer else "–",
-            f"{peer / row['median_us']:.2f}" if peer else "–",
-        ])
-    columns = ["batch × heads × queries × dim", "and", "variant", "µs", "TFLOP/s", "GB/s", "cuDNN µs", "× cuDNN"]
+        _, shape, dtype, *options = [
+            word for word in row["problem"].split() if "device=" not in word
+        ]
+        body.append(
+            [
+                shape,
+                " ".join([dtype, *options]),
+                row["variant"],
+                significant(row["median_us"]),
+                significant(row["tflops"]),
+                significant(row["gbps"]),
+                significant(peer) if peer else "–",
+                f"{peer / row['median_us']:.2f}" if peer else "–",
+            ]
+        )
+    columns = [
+        "batch × heads × queries × dim",
+        "and",
+        "variant",
+        "µs",
+        "TFLOP/s",
+        "GB/s",
+        "cuDNN µs",
+        "× cuDNN",
+    ]
     return tables.markdown(columns, 3, body)
 
 
 def counters(rows):
     """One table a problem."""
-    columns = ["variant", "moved from the step before", "µs", "DRAM %", "L2 %", "L1/TEX %", "SM %",
-               "occupancy %", "registers", "read MB", "written MB"]
+    columns = [
+        "variant",
+        "moved from the step before",
+        "µs",
+        "DRAM %",
+        "L2 %",
+        "L1/TEX %",
+        "SM %",
+        "occupancy %",
+        "registers",
+        "read MB",
+        "written MB",
+    ]
     measured = list(dict.fromkeys(row["problem"] for row in rows))
     if not measured:
         raise Disagreement("no rows")
@@ -214,7 +256,9 @@ def counters(rows):
             if row["problem"] != problem or row["role"] == "ship":
                 continue
             cells = [row["variant"], row["moved"].replace("->", "→"), number(row["duration_us"], 1)]
-            cells += [number(row[f"{part}_percent"]) for part in ("dram", "l2", "l1", "sm", "occupancy")]
+            cells += [
+                number(row[f"{part}_percent"]) for part in ("dram", "l2", "l1", "sm", "occupancy")
+            ]
             cells.append(number(row["registers"]))
             for way in ("read", "write"):
                 size = row[f"dram_{way}_bytes"]

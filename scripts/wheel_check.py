@@ -1,7 +1,8 @@
-"""What a wheel must do beside passing the tests. Run by scripts/wheel_test.sh with the Python that has it installed.
+"""What a wheel must do beside passing the tests. Run by scripts/wheel_test.sh with the Python that
+has it installed.
 
-The import must not take longer than LIMIT_MS on top of an interpreter that imports nothing; the best of several runs.
-"""
+The import must not take longer than LIMIT_MS on top of an interpreter that imports nothing; the
+best of several runs."""
 
 import importlib.metadata
 import os
@@ -30,12 +31,16 @@ def milliseconds(code: str) -> float:
 
 def main() -> None:
     package = Path(onepass.__file__).parent
-    assert "site-packages" in package.parts or "wheel_test" in package.parts, f"not what was installed: {package}"
+    assert "site-packages" in package.parts or "wheel_test" in package.parts, (
+        f"not what was installed: {package}"
+    )
     assert importlib.metadata.version("onepass") == onepass.__version__
     assert (package / "py.typed").exists()
     assert (onepass.softmax(np.zeros((2, 4), np.float32)) == 0.25).all()
 
-    scripts = os.pathsep.join([str(Path(sys.executable).parent), str(package.parent / "bin"), os.environ["PATH"]])
+    scripts = os.pathsep.join(
+        [str(Path(sys.executable).parent), str(package.parent / "bin"), os.environ["PATH"]]
+    )
     program = shutil.which("onepass", path=scripts)
     assert program, "the program is not there"
     problem = ["verify", "softmax", "4x1000", "f32"]
@@ -43,7 +48,9 @@ def main() -> None:
     if onepass.has_cuda and has_gpu():
         commands.append([*problem, "--device", "cuda"])
     for arguments in commands:
-        shown = subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+        shown = subprocess.run(
+            [program, *arguments], check=True, capture_output=True, text=True
+        ).stdout
         print(f"wheel: onepass {' '.join(arguments)}: {shown.splitlines()[-1]}")
 
     took = milliseconds("import onepass") - milliseconds("pass")

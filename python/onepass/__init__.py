@@ -1,15 +1,15 @@
 """Softmax and what is built on it, each input byte read from memory once.
 
-Every function takes arrays of NumPy, PyTorch, CuPy, JAX or whatever else speaks DLPack, on a CPU or a CUDA GPU,
-reads them without copying and answers with arrays of the same kind:
+Every function takes arrays of NumPy, PyTorch, CuPy, JAX or whatever else speaks DLPack, on a CPU or
+a CUDA GPU, reads them without copying and answers with arrays of the same kind:
 
     >>> import numpy as np, onepass
     >>> onepass.softmax(np.zeros((2, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25],
            [0.25, 0.25, 0.25, 0.25]], dtype=float32)
 
-On a GPU the work is queued on the current stream of the array's library. `onepass.torch` has the same ops as
-operators of PyTorch, with gradients and for torch.compile.
+On a GPU the work is queued on the current stream of the array's library. `onepass.torch` has the
+same ops as operators of PyTorch, with gradients and for torch.compile.
 """
 
 from onepass import _native

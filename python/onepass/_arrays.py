@@ -1,7 +1,7 @@
 """How the arrays of each library are made and, where their types lack DLPack's C functions, read.
 
-The extension asks `kind_of` once a type. None of the libraries is imported here: whoever has an array has done so.
-"""
+The extension asks `kind_of` once a type. None of the libraries is imported here: whoever has an
+array has done so."""
 
 import sys
 from typing import Any
@@ -10,7 +10,16 @@ _VERSION = (1, 0)  # of DLPack: the first that tells what is read-only
 _CUDA = (2, 13)  # DLPack's device types: CUDA, CUDA managed
 _LEGACY_STREAM = 1  # DLPack's name of CUDA's default stream, which is 0 everywhere else
 
-_NAMES = ("float32", "float16", "bfloat16", "float64", "uint8", "int32", "int64")  # in the order of onepass::DType
+# In the order of onepass::DType.
+_NAMES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "uint8",
+    "int32",
+    "int64",
+)
 _BF16 = _NAMES.index("bfloat16")
 
 
@@ -18,9 +27,14 @@ class Kind:
     """Arrays of a library that has Python's array API."""
 
     immutable = False  # whether none may be written, whatever DLPack says
-    tells_stream = False  # whether `stream` is the one that the library works on, so that order on it is enough
+    # Whether `stream` is the one that the library works on, so that order on it is enough.
+    tells_stream = False
     dtypes: tuple[Any, ...] = ()  # the library's own, in the order of _NAMES
-    quick: tuple[Any, Any] = (None, None)  # f(shape, strides, dtype) that do what `empty` does on a CPU, on a GPU
+    # f(shape, strides, dtype) that do what `empty` does on a CPU, on a GPU.
+    quick: tuple[Any, Any] = (
+        None,
+        None,
+    )
 
     def export(self, array: Any) -> tuple[Any, bool]:
         """A DLPack capsule, and whether it holds the bits of a bfloat16 as integers."""
@@ -79,8 +93,8 @@ class Torch(Kind):
     def __init__(self) -> None:
         torch = sys.modules["torch"]
         self.dtypes = tuple(getattr(torch, name) for name in _NAMES)
-        # What programs of torch.compile call for their results; torch.empty takes three times as long. It takes the
-        # current GPU, so it will do where there is no other.
+        # What programs of torch.compile call for their results; torch.empty takes three times as
+        # long. It takes the current GPU, so it will do where there is no other.
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         alone = torch.cuda.device_count() == 1
         self.quick = (
@@ -111,13 +125,20 @@ class Jax(Kind):
     immutable = True
 
     def empty(self, like: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: int) -> Any:
-        # Nobody else has it yet, so the extension may fill it. Where 64 bits are switched off it has 32.
+        # Nobody else has it yet, so the extension may fill it. Where 64 bits are
+        # switched off it has 32.
         jax = sys.modules["jax"]
         allowed = jax.dtypes.canonicalize_dtype(_NAMES[dtype])
         return jax.numpy.empty(shape, allowed, device=like.device).block_until_ready()
 
 
-_KINDS: dict[str, type[Kind]] = {"numpy": Numpy, "torch": Torch, "cupy": Cupy, "jax": Jax, "jaxlib": Jax}
+_KINDS: dict[str, type[Kind]] = {
+    "numpy": Numpy,
+    "torch": Torch,
+    "cupy": Cupy,
+    "jax": Jax,
+    "jaxlib": Jax,
+}
 
 
 def kind_of(array_type: type) -> Kind:

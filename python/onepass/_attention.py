@@ -30,15 +30,16 @@ def attention(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> Results:
-    """o = softmax(z) · v, z made from q · k in the same pass; with `return_lse` a pair of o and log Σ exp(z).
+    """o = softmax(z) · v, z made from q · k in the same pass; with `return_lse` a pair of o
+    and log Σ exp(z).
 
     {attention}
     dtype: of o; None: q's. Where there is an `out`, its own counts.
-    out: an array for o, or with `return_lse` a tuple for both; neither may be an input.
-    variant: the name of a variant to force; "": the dispatcher chooses (see `explain`).
-    return_lse: the lse is float32, batch × heads × queries (heads × tokens with q_offsets) in either layout.
-    split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
-    dropout_p: 0. There is no dropout; another probability is an error.
+    out: an array for o, or with `return_lse` a tuple for both; neither may be an input. variant:
+    the name of a variant to force; "": the dispatcher chooses (see `explain`). return_lse: the lse
+    is float32, batch × heads × queries (heads × tokens with q_offsets) in either layout. split:
+    keys a part where they are cut over threads or blocks; 0: the dispatcher's choice. dropout_p: 0.
+    There is no dropout; another probability is an error.
     batch_invariant: a query's bits do not depend on the batch.
 
     Example:
@@ -63,17 +64,20 @@ def merge_attention(
     dtype: DTypeLike = None,
     out: Out = None,
 ) -> tuple[A, A]:
-    """(o, lse) over all the keys, from what two calls found for the same queries over different ones.
+    """(o, lse) over all the keys, from what two calls found for the same queries
+    over different ones.
 
     a, b: results of `attention`, of one shape; lse_a, lse_b: what `return_lse` gave with them.
-    layout: as `attention` got it. Of a and b in "bhsd" any shape will do whose lse lacks the last dimension.
-    dtype: of o; None: a's. Where there is an `out`, its own counts.
+    layout: as `attention` got it. Of a and b in "bhsd" any shape will do whose lse lacks the last
+    dimension. dtype: of o; None: a's. Where there is an `out`, its own counts.
     out: an array for o, or a tuple for both; o may be a or b, lse one of theirs.
 
     Example:
         >>> q, k = np.zeros((1, 1, 1, 8), np.float32), np.zeros((1, 1, 6, 8), np.float32)
         >>> v = np.arange(48, dtype=np.float32).reshape(k.shape)
-        >>> parts = [onepass.attention(q, k[:, :, s], v[:, :, s], return_lse=True) for s in (slice(2), slice(2, 6))]
+        >>> first, last = slice(2), slice(2, 6)
+        >>> parts = [onepass.attention(q, k[:, :, s], v[:, :, s], return_lse=True)
+        ...          for s in (first, last)]
         >>> o, lse = onepass.merge_attention(*parts[0], *parts[1])
         >>> bool(np.allclose(o, onepass.attention(q, k, v)))
         True

@@ -23,11 +23,12 @@ def topk(
     out: Out = None,
     variant: str = "",
 ) -> tuple[A, ...]:
-    """(values, indices) of the k largest logits of each row; of equal ones the lower index comes first.
+    """(values, indices) of the k largest logits of each row; of equal ones the lower
+    index comes first.
 
     sorted: from the largest down; else by index.
-    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before it).
-    index_dtype: int32, or int64 (the default).
+    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before
+    it). index_dtype: int32, or int64 (the default).
     return_lse: adds log Σ exp(z) of the whole row, before what `target` adds.
 
     {logits}
@@ -64,8 +65,8 @@ def softmax_topk(
 
     values: "probability", "log_probability", "logit", or "renormalized" (over the k alone).
     sorted: from the largest down; else by index.
-    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before it).
-    index_dtype: int32, or int64 (the default).
+    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before
+    it). index_dtype: int32, or int64 (the default).
     return_lse: adds log Σ exp(z) of the whole row, before what `target` adds.
 
     {logits}
@@ -99,13 +100,16 @@ def sample(
     out: Out = None,
     variant: str = "",
 ) -> Results:
-    """A token of each row, drawn with the probabilities that the filters leave; −1 where there is none to draw.
+    """A token of each row, drawn with the probabilities that the filters leave; −1 where there
+    is none to draw.
 
     temperature: 0 takes the likeliest token.
-    top_k: the k likeliest stay; 0: all. top_p: of these as few as have this probability together; 1: all.
-    min_p: what has at least this part of the likeliest one's probability stays; 0: all.
-    seed, offset: a row's draw depends on its logits and these alone; of one seed for all rows each makes another.
-        Raise `offset` with every token of a sequence. Either is 64 bits: −2⁶³ to 2⁶⁴ − 1, so that −1 is 2⁶⁴ − 1.
+    top_k: the k likeliest stay; 0: all. top_p: of these as few as have this probability together;
+    1: all. min_p: what has at least this part of the likeliest one's probability stays; 0: all.
+    seed, offset: a row's draw depends on its logits and these alone; of one seed for all rows
+    each makes another.
+        Raise `offset` with every token of a sequence. Either is 64 bits: −2⁶³ to 2⁶⁴ − 1, so
+        that −1 is 2⁶⁴ − 1.
     return_logprob: adds the token's log-probability before any filter.
     return_valid: adds a uint8 array, 0 where the row has a NaN or nothing to choose from.
     All of these but the last two are one value, or an array with one a row.

@@ -1,4 +1,5 @@
-"""Cross-entropy of class indices or probabilities, its gradient, and both with one read of the logits."""
+"""Cross-entropy of class indices or probabilities, its gradient, and both with one read
+of the logits."""
 
 from onepass._types import A, Array, DTypeLike, Mask, Number, Out, Results, Window, op
 
@@ -29,11 +30,12 @@ def cross_entropy(
 ) -> Results:
     """The loss lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², s being the label smoothing.
 
-    target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do not count. Or
-        floating, of x's shape: the classes' probabilities q, and the loss has Σ q·z in place of z[target].
+    target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do
+        not count. Or floating, of x's shape: the classes' probabilities q, and the loss has Σ q·z
+        in place of z[target].
     weight: floating, one a class: a factor of each class's lse − z. See docs/numerics.md.
-    reduction: "mean" over the rows that count, by the weights of their targets (0 where none does), "sum", or "none".
-    return_lse: give (loss, lse); lse saves `cross_entropy_backward` a pass.
+    reduction: "mean" over the rows that count, by the weights of their targets (0 where none does),
+    "sum", or "none". return_lse: give (loss, lse); lse saves `cross_entropy_backward` a pass.
 
     {logits}
     {output}
@@ -110,13 +112,15 @@ def cross_entropy_with_gradient(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> tuple[A, ...]:
-    """(loss, its gradient in x) with one read of x; of losses that are not reduced, the gradient of their sum.
+    """(loss, its gradient in x) with one read of x; of losses that are not reduced, the
+    gradient of their sum.
 
     With `return_lse` the lse comes third.
 
     {logits}
     dtype: of the loss; None: x's. The gradient has x's. Where there is an `out`, its own counts.
-    out: an array for the loss, or a tuple with one, or None, for each result: `out=(None, x)` writes the gradient
+    out: an array for the loss, or a tuple with one, or None, for each result: `out=(None, x)`
+    writes the gradient
         over x.
     {variant}
     batch_invariant: a row's bits do not depend on how many rows there are.

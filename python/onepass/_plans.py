@@ -24,7 +24,8 @@ class Explanation:
         because = "".join(f"\n  because  {reason}" for reason in self.reasons)
         return (
             f"plan     {self.plan}{because}\n"
-            f"bytes    {self.planned_bytes:.0f} moved, {self.least_bytes:.0f} at least: {times:.2f}x"
+            f"bytes    {self.planned_bytes:.0f} moved, "
+            f"{self.least_bytes:.0f} at least: {times:.2f}x"
         )
 
 
@@ -36,7 +37,9 @@ def explain(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         'cpu_short'
     """
     told = _native.explain(op, *args, **kwargs)
-    return Explanation(told.variant, told.plan, tuple(told.reasons), told.least_bytes, told.planned_bytes)
+    return Explanation(
+        told.variant, told.plan, tuple(told.reasons), told.least_bytes, told.planned_bytes
+    )
 
 
 def set_num_threads(threads: int) -> None:

@@ -114,7 +114,8 @@ def softmax_backward(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """The gradient in x, from y = softmax(x) and the gradient in y. Takes the options that softmax got.
+    """The gradient in x, from y = softmax(x) and the gradient in y. Takes the options
+    that softmax got.
 
     x: the input of softmax; needed, and read, only with a softcap.
 
@@ -148,7 +149,8 @@ def log_softmax_backward(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """The gradient in x, from y = log_softmax(x) and the gradient in y. Takes the options that log_softmax got.
+    """The gradient in x, from y = log_softmax(x) and the gradient in y. Takes the options that
+    log_softmax got.
 
     x: the input of log_softmax; needed, and read, only with a softcap.
 

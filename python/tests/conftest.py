@@ -68,7 +68,8 @@ class Library:
 
 
 def own(library: Library, option: Any, dtype: str) -> Any:
-    """An option in the library's arrays: floating ones in a dtype that it has, the rest as they are."""
+    """An option in the library's arrays: floating ones in a dtype that it has, the
+    rest as they are."""
     if isinstance(option, tuple) and any(isinstance(part, np.ndarray) for part in option):
         return tuple(own(library, part, dtype) for part in option)
     if not isinstance(option, np.ndarray):
@@ -88,7 +89,9 @@ def _numpy_dtype(name: str) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "library" in metafunc.fixturenames:
-        metafunc.parametrize("library", _libraries(), ids=lambda library: f"{library.name}-{library.device}")
+        metafunc.parametrize(
+            "library", _libraries(), ids=lambda library: f"{library.name}-{library.device}"
+        )
     if "device" in metafunc.fixturenames:
         gpu = pytest.param("cuda", marks=pytest.mark.skipif(not has_gpu(), reason="wants a GPU"))
         metafunc.parametrize("device", ["cpu", gpu])
@@ -96,7 +99,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _libraries() -> list[Any]:
     def param(name: str, device: str, there: bool, reason: str) -> Any:
-        return pytest.param(Library(name, device), marks=pytest.mark.skipif(not there, reason=reason))
+        return pytest.param(
+            Library(name, device), marks=pytest.mark.skipif(not there, reason=reason)
+        )
 
     libraries = [
         param("numpy", "cpu", True, ""),
@@ -129,9 +134,19 @@ def dtype(request: pytest.FixtureRequest, library: Library) -> str:
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     """One line after all that pytest has to say: how many tests ran, and what the others want."""
     yield
-    stats = {outcome: terminalreporter.stats.get(outcome, []) for outcome in ("passed", "failed", "error", "skipped")}
+    stats = {
+        outcome: terminalreporter.stats.get(outcome, [])
+        for outcome in ("passed", "failed", "error", "skipped")
+    }
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in stats["skipped"])
-    wants = [f"{n} {why if n == 1 else why.replace('wants ', 'want ', 1)}" for why, n in reasons.most_common()]
-    counts = [f"{len(stats[outcome])} {outcome}" for outcome in ("passed", "failed", "error") if stats[outcome]]
+    wants = [
+        f"{n} {why if n == 1 else why.replace('wants ', 'want ', 1)}"
+        for why, n in reasons.most_common()
+    ]
+    counts = [
+        f"{len(stats[outcome])} {outcome}"
+        for outcome in ("passed", "failed", "error")
+        if stats[outcome]
+    ]
     skipped = f"{len(stats['skipped'])} skipped" + (": " + ", ".join(wants) if wants else "")
     terminalreporter.write_line("python: " + ", ".join([*counts, skipped]))

@@ -1,8 +1,8 @@
 """What test_properties.py draws, and how far from float64 an op may be.
 
-The bounds are those of docs/numerics.md, as cli/expect.cpp and cli/expect_attention.cpp have them: ulps of the
-computing type, the conditioning of exp, and half an ulp of the result's dtype. ONEPASS_PROPERTIES=long tries many more
-examples, other ones each time.
+The bounds are those of docs/numerics.md, as cli/expect.cpp and cli/expect_attention.cpp have them:
+ulps of the computing type, the conditioning of exp, and half an ulp of the result's dtype.
+ONEPASS_PROPERTIES=long tries many more examples, other ones each time.
 """
 
 import os
@@ -52,23 +52,29 @@ def finite(values):
 
 @st.composite
 def shapes(draw, min_dims=1, longest=70):
-    """Mostly a few rows; some without elements, some long enough for the variants that cut a row."""
+    """Mostly a few rows; some without elements, some long enough for the variants
+    that cut a row."""
     shape = draw(st.lists(st.integers(0, 5), min_size=min_dims, max_size=4))
     if draw(st.integers(0, 3)):
         shape = [max(extent, 1) for extent in shape]
-    shape[-1] = draw(st.one_of(st.integers(0, 9), st.integers(10, longest), st.sampled_from([257, 1030])))
+    shape[-1] = draw(
+        st.one_of(st.integers(0, 9), st.integers(10, longest), st.sampled_from([257, 1030]))
+    )
     return tuple(shape)
 
 
 @st.composite
 def laid_out(draw, values, last=True):
-    """The same values elsewhere in memory: axes in another order, steps, backwards. Not `last`: but for that axis."""
+    """The same values elsewhere in memory: axes in another order, steps, backwards. Not `last`: but
+    for that axis."""
     kind = draw(st.integers(0, 3))
     if kind == 0 or values.ndim == 0:
         return values.copy("C")
     moved = values.ndim if last else values.ndim - 1
     order = [*draw(st.permutations(range(moved))), *range(moved, values.ndim)]
-    steps = [draw(st.sampled_from([1, 1, 2, -1, -3])) for _ in range(moved)] + [1] * (values.ndim - moved)
+    steps = [draw(st.sampled_from([1, 1, 2, -1, -3])) for _ in range(moved)] + [1] * (
+        values.ndim - moved
+    )
     extents = [values.shape[axis] * abs(steps[axis]) for axis in order]
     base = np.full(extents, 77, values.dtype).transpose(np.argsort(order))
     view = base[tuple(slice(None, None, step) for step in steps)]
@@ -78,10 +84,15 @@ def laid_out(draw, values, last=True):
 
 
 def numbers(draw, shape, dtype, spread=None):
-    """Normal ones of some spread, ties, an offset, or some −inf: by a seed, since hypothesis takes long for each."""
+    """Normal ones of some spread, ties, an offset, or some −inf: by a seed, since hypothesis takes
+    long for each."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     values = rng.normal(size=shape) * (spread or draw(st.sampled_from([0.1, 1.0, 4.0, 30.0])))
-    fill = "plain" if spread else draw(st.sampled_from(["plain", "plain", "ties", "offset", "minus inf"]))
+    fill = (
+        "plain"
+        if spread
+        else draw(st.sampled_from(["plain", "plain", "ties", "offset", "minus inf"]))
+    )
     if fill == "ties":
         values = np.round(values)
     if fill == "offset":
@@ -109,7 +120,9 @@ def a_row(draw, rows, least, most):
 def masks(draw, shape):
     """Of a boolean and an additive part none, one or both."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    keep = np.asarray(rng.random(narrowed(draw, shape))) < draw(st.sampled_from([0.0, 0.3, 0.8, 1.0]))
+    keep = np.asarray(rng.random(narrowed(draw, shape))) < draw(
+        st.sampled_from([0.0, 0.3, 0.8, 1.0])
+    )
     keep = np.asarray(keep, draw(st.sampled_from([bool, np.uint8])))
     bias = np.asarray(rng.normal(size=narrowed(draw, shape)))
     if draw(st.booleans()):
@@ -142,7 +155,8 @@ def logit_options(draw, shape, axis, least_scale=0.1):
             "softcap": lambda: draw(st.sampled_from([0.5, 5.0, 50.0])),
             "mask": lambda: masks(draw, shape),
             "lengths": lambda: np.asarray(
-                rng.integers(0, shape[axis] + 1, narrowed(draw, rows)), draw(st.sampled_from([np.int32, np.int64]))
+                rng.integers(0, shape[axis] + 1, narrowed(draw, rows)),
+                draw(st.sampled_from([np.int32, np.int64])),
             ),
             "causal": lambda: draw(st.booleans()),
             "window": lambda: sides(draw),
@@ -154,7 +168,8 @@ def logit_options(draw, shape, axis, least_scale=0.1):
 
 
 class Bounds:
-    """Of one call the exact logits with the rows along the last axis, and what they and their sum may be off by."""
+    """Of one call the exact logits with the rows along the last axis, and what they and their sum
+    may be off by."""
 
     def __init__(self, op, x, axis, options):
         self.name = op
@@ -165,8 +180,8 @@ class Bounds:
         self.z = reference.logits(f64(x), axis, **options)
         self.m = self.z.max(-1, keepdims=True, initial=-np.inf)
         self.lse = reference.lse_of(self.z)
-        # Not by the lse, whose last bit is a large one where there is an offset. A row that is hidden as a whole has
-        # −inf; one with +inf, as with a NaN, NaN.
+        # Not by the lse, whose last bit is a large one where there is an offset. A row that is
+        # hidden as a whole has −inf; one with +inf, as with a NaN, NaN.
         with np.errstate(invalid="ignore", divide="ignore"):
             below = self.z - np.where(np.isneginf(self.m), 0, self.m)
             total = np.exp(below).sum(-1, keepdims=True)
@@ -182,7 +197,8 @@ class Bounds:
             size = size + np.moveaxis(np.broadcast_to(finite(f64(part)), x.shape), axis, -1)
         self.logit_error = self.unit * 1.125 * size
         self.state_error = (self.p * self.logit_error).sum(-1) + self.ulps
-        # Where it is worked out one after the other, rounding errors walk as far as the root of their number.
+        # Where it is worked out one after the other, rounding errors walk as far as the root
+        # of their number.
         self.state_error = self.state_error + 4 * self.unit * np.sqrt(max(self.z.shape[-1], 1))
         self.weight_error = self.logit_error + self.state_error[..., None]
         self.lse_error = self.state_error + self.ulps * (finite(self.lse) + finite(self.m[..., 0]))
@@ -196,14 +212,19 @@ class Bounds:
         tolerance = error + finite(expected) * EPSILON[name] * 0.51 + SMALLEST[name] + self.smallest
         got = f64(got)
         with np.errstate(invalid="ignore"):
-            right = (got == expected) | (np.isnan(got) & np.isnan(expected)) | (np.abs(got - expected) <= tolerance)
+            right = (
+                (got == expected)
+                | (np.isnan(got) & np.isnan(expected))
+                | (np.abs(got - expected) <= tolerance)
+            )
         # What is near the largest number may round to infinity.
         right |= np.isinf(got) & (np.abs(expected) > most * (1 - EPSILON[name]))
         if not right.all():
             first = tuple(index[0] for index in np.nonzero(~right))
             wrong = np.broadcast_to(tolerance, right.shape)[first]
             raise AssertionError(
-                f"{self.name} {what}{first}: {got[first]!r} is not {expected[first]!r} within {wrong:.3g}"
+                f"{self.name} {what}{first}: {got[first]!r} is not {expected[first]!r} "
+                f"within {wrong:.3g}"
             )
 
 
@@ -221,5 +242,8 @@ def slope(x, axis, options):
     factor = np.broadcast_to(scale / temperature, x.shape)
     cap = options.get("softcap")
     return (
-        factor * (1 - np.tanh(np.where(np.isfinite(x), x, np.copysign(1e300, x)) * scale / cap) ** 2) if cap else factor
+        factor
+        * (1 - np.tanh(np.where(np.isfinite(x), x, np.copysign(1e300, x)) * scale / cap) ** 2)
+        if cap
+        else factor
     )

@@ -3,10 +3,23 @@
 import numpy as np
 
 
-def logits(x, axis=-1, scale=1.0, temperature=1.0, softcap=0.0, mask=None, lengths=None, causal=False, window=None):
+def logits(
+    x,
+    axis=-1,
+    scale=1.0,
+    temperature=1.0,
+    softcap=0.0,
+    mask=None,
+    lengths=None,
+    causal=False,
+    window=None,
+):
     """z, with the rows along the last axis."""
     z = np.moveaxis(np.asarray(x, np.float64), axis, -1)
-    rows = lambda value: np.asarray(value, np.float64)[..., None] if np.ndim(value) else value  # noqa: E731
+
+    def rows(value):
+        return np.asarray(value, np.float64)[..., None] if np.ndim(value) else value
+
     z = z * rows(scale)
     if softcap:
         z = softcap * np.tanh(z / softcap)
@@ -96,7 +109,8 @@ def cross_entropy(
 
 
 def topk(x, k, **options):
-    """Values and indices; of equal ones the lower index first, which is what a stable sort gives."""
+    """Values and indices; of equal ones the lower index first, which is what a
+    stable sort gives."""
     z = logits(x, **options)
     indices = np.argsort(-z, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(z, indices, -1), indices
@@ -120,10 +134,14 @@ def attention(q, k, v, **options):
         keys = (k[here], v[here])
         length = keys[0].shape[1] if lengths is None else lengths[b]
         rows = slice(None) if q_offsets is None else queries[1]
-        own = [np.broadcast_to(part, all_logits)[b, :, rows, first : first + length] for part in parts]
+        own = [
+            np.broadcast_to(part, all_logits)[b, :, rows, first : first + length] for part in parts
+        ]
         alibi = options.get("alibi")
         mine = options | {"alibi": alibi[b] if np.ndim(alibi) == 2 else alibi}
-        o[queries], lse[queries] = _one_sequence(q[queries], *(side[:, :length] for side in keys), own, **mine)
+        o[queries], lse[queries] = _one_sequence(
+            q[queries], *(side[:, :length] for side in keys), own, **mine
+        )
     return o, lse
 
 
@@ -134,9 +152,16 @@ def _one_sequence(q, k, v, mask, scale=None, alibi=None, sinks=None, **options):
         own = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
         distance = np.abs(np.arange(k.shape[1]) - own[:, None])
         mask = [*mask, -np.asarray(alibi)[:, None, None] * distance]
-    z = logits(q @ k.swapaxes(1, 2), scale=q.shape[-1] ** -0.5 if scale is None else scale, mask=tuple(mask), **options)
+    z = logits(
+        q @ k.swapaxes(1, 2),
+        scale=q.shape[-1] ** -0.5 if scale is None else scale,
+        mask=tuple(mask),
+        **options,
+    )
     if sinks is not None:  # a key more, whose value is nothing
-        z = np.concatenate([z, np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))], axis=2)
+        z = np.concatenate(
+            [z, np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))], axis=2
+        )
         v = np.concatenate([v, np.zeros((len(v), 1, v.shape[-1]))], axis=1)
     lse = lse_of(z)
     return np.exp(z - np.where(np.isneginf(lse), 0, lse)[..., None]) @ v, lse

@@ -28,7 +28,14 @@ def test_nothing_is_copied(library):
 
 def test_strides(random):
     whole = random.normal(size=(6, 8, 10)).astype(np.float32)
-    views = [whole[:, ::2], whole[::-1], whole[..., ::-3], whole.T, whole[2:3, :, 5], whole.transpose(1, 0, 2)]
+    views = [
+        whole[:, ::2],
+        whole[::-1],
+        whole[..., ::-3],
+        whole.T,
+        whole[2:3, :, 5],
+        whole.transpose(1, 0, 2),
+    ]
     for x in views:
         np.testing.assert_allclose(onepass.softmax(x), reference.softmax(x), rtol=2e-6)
     out = np.zeros((6, 16), np.float32)
@@ -59,13 +66,16 @@ def test_one_number(library):
 def test_nan_and_infinities(library):
     x = np.array([[0, np.nan], [-np.inf, -np.inf], [-np.inf, 0], [np.inf, 0]], np.float32)
     y = library.numpy(onepass.softmax(library.array(x)))
-    assert np.isnan(y[0]).all() and (y[1] == 0).all() and y[2].tolist() == [0, 1] and np.isnan(y[3, 0])
+    assert (
+        np.isnan(y[0]).all() and (y[1] == 0).all() and y[2].tolist() == [0, 1] and np.isnan(y[3, 0])
+    )
 
 
 @pytest.mark.parametrize("cols", [6, 700, 40_000])
 @pytest.mark.parametrize("hide", ["boolean", "lengths", "additive"])
 def test_nan_and_what_is_hidden(cols, hide):
-    """As docs/numerics.md has it: forward the whole row is NaN, a gradient is 0 where it is hidden."""
+    """As docs/numerics.md has it: forward the whole row is NaN, a gradient is 0 where
+    it is hidden."""
     x = np.zeros((2, cols), np.float32)
     x[0, 1] = np.nan
     keep = np.arange(cols) < cols - 2
@@ -76,7 +86,9 @@ def test_nan_and_what_is_hidden(cols, hide):
     }[hide]
     target, ones = np.zeros(2, np.int64), np.ones((2, cols), np.float32)
     y, log_y = onepass.softmax(x, **options), onepass.log_softmax(x, **options)
-    loss, dx, lse = onepass.cross_entropy_with_gradient(x, target, reduction="none", return_lse=True, **options)
+    loss, dx, lse = onepass.cross_entropy_with_gradient(
+        x, target, reduction="none", return_lse=True, **options
+    )
     for forward in (y, log_y, loss, lse, onepass.logsumexp(x, **options)):
         assert np.isnan(forward[0]).all() and not np.isnan(forward[1]).any()
     later = [
@@ -84,7 +96,10 @@ def test_nan_and_what_is_hidden(cols, hide):
         for known in (lse, None)
     ]
     if hide != "additive":
-        later += [onepass.softmax_backward(y, ones, **options), onepass.log_softmax_backward(log_y, ones, **options)]
+        later += [
+            onepass.softmax_backward(y, ones, **options),
+            onepass.log_softmax_backward(log_y, ones, **options),
+        ]
     for gradient in (dx, *later):
         assert np.isnan(gradient[0, keep]).all() and (gradient[0, ~keep] == 0).all()
         assert not np.isnan(gradient[1]).any()
@@ -131,9 +146,17 @@ def test_read_only():
         ({"dtype": "i32"}, TypeError, "^dtype: 'i32' is not one of float32"),
         ({"dtype": int}, TypeError, "^dtype: 'int' is not one of float32"),
         ({"dtype": np.dtype(">f4")}, TypeError, "^dtype: '>f4' is not one of float32"),
-        ({"out": np.zeros((2, 4), np.float32)}, ValueError, r"^out: shape \[2, 4\] is not \[2, 3\]"),
+        (
+            {"out": np.zeros((2, 4), np.float32)},
+            ValueError,
+            r"^out: shape \[2, 4\] is not \[2, 3\]",
+        ),
         ({"out": np.zeros((2, 3), np.int32)}, ValueError, "^out: dtype i32 is not one of"),
-        ({"out": (np.zeros(3, np.float32),)}, ValueError, r"^out\[0\]: shape \[3\] is not \[2, 3\]"),
+        (
+            {"out": (np.zeros(3, np.float32),)},
+            ValueError,
+            r"^out\[0\]: shape \[3\] is not \[2, 3\]",
+        ),
         ({"return_lse": True, "out": (None, 3)}, TypeError, r"^out\[1\]: 'int' is not an array"),
         ({"out": (None, None)}, ValueError, "out: 2 arrays for 1 results"),
         ({"out": [1]}, TypeError, "out: 'list' is not an array"),
@@ -150,17 +173,45 @@ def test_errors_begin_with_the_argument():
     x, target = np.zeros((2, 3), np.float32), np.array([0, 1])
     q, lse = np.zeros((1, 2, 4, 8), np.float32), np.zeros((1, 2, 4), np.float32)
     for call, error, message in [
-        (lambda: onepass.attention(q, q, q, dtype="f64"), ValueError, "dtype: f64 is not one of f32, f16, bf16"),
+        (
+            lambda: onepass.attention(q, q, q, dtype="f64"),
+            ValueError,
+            "dtype: f64 is not one of f32, f16, bf16",
+        ),
         (lambda: onepass.attention(q, q, q, out=q[:, :, :2]), ValueError, "out: shape"),
         (lambda: onepass.attention(q, q, q, lengths=np.array([9])), ValueError, "lengths: 9 at 0"),
-        (lambda: onepass.attention(q, q, q, pages=np.zeros((1, 1), np.int32)), ValueError, "lengths: are missing"),
-        (lambda: onepass.merge_attention(q, lse, q, lse, out=(None, q)), ValueError, r"out\[1\]: shape"),
-        (lambda: onepass.topk(x, 2, out=(x, None)), ValueError, r"out\[0\]: shape \[2, 3\] is not \[2, 2\]"),
+        (
+            lambda: onepass.attention(q, q, q, pages=np.zeros((1, 1), np.int32)),
+            ValueError,
+            "lengths: are missing",
+        ),
+        (
+            lambda: onepass.merge_attention(q, lse, q, lse, out=(None, q)),
+            ValueError,
+            r"out\[1\]: shape",
+        ),
+        (
+            lambda: onepass.topk(x, 2, out=(x, None)),
+            ValueError,
+            r"out\[0\]: shape \[2, 3\] is not \[2, 2\]",
+        ),
         (lambda: onepass.gate(x, 2, out=x), ValueError, r"out: shape \[2, 3\] is not \[2, 2\]"),
-        (lambda: onepass.topk(x, 2, index_dtype=float), TypeError, "index_dtype: 'float' is neither int32 nor int64"),
+        (
+            lambda: onepass.topk(x, 2, index_dtype=float),
+            TypeError,
+            "index_dtype: 'float' is neither int32 nor int64",
+        ),
         (lambda: onepass.cross_entropy(x, target, out=np.zeros(2)), ValueError, "out: shape"),
-        (lambda: onepass.cross_entropy_with_gradient(x, target, out=(None, x[:1])), ValueError, r"out\[1\]: shape"),
-        (lambda: onepass.cross_entropy_with_gradient(x, target, dtype="i64"), TypeError, "dtype: 'i64'"),
+        (
+            lambda: onepass.cross_entropy_with_gradient(x, target, out=(None, x[:1])),
+            ValueError,
+            r"out\[1\]: shape",
+        ),
+        (
+            lambda: onepass.cross_entropy_with_gradient(x, target, dtype="i64"),
+            TypeError,
+            "dtype: 'i64'",
+        ),
         (lambda: onepass.softmax_backward(x, x, out=target), ValueError, "out: shape"),
         (lambda: onepass.sample(x, lengths=np.array([4, 1])), ValueError, "lengths: 4 at row 0"),
     ]:
@@ -171,8 +222,30 @@ def test_errors_begin_with_the_argument():
 @pytest.mark.parametrize(
     ("name", "spellings"),
     {
-        "float64": [float, "float", "f8", "<f8", "=f8", "d", "double", "float64", "f64", np.float64, np.dtype("f8")],
-        "float32": ["f4", "<f4", "f", "single", "float32", "f32", np.float32, np.single, np.dtype("f4")],
+        "float64": [
+            float,
+            "float",
+            "f8",
+            "<f8",
+            "=f8",
+            "d",
+            "double",
+            "float64",
+            "f64",
+            np.float64,
+            np.dtype("f8"),
+        ],
+        "float32": [
+            "f4",
+            "<f4",
+            "f",
+            "single",
+            "float32",
+            "f32",
+            np.float32,
+            np.single,
+            np.dtype("f4"),
+        ],
         "float16": ["f2", "e", "half", "float16", "f16", np.float16, np.half, np.dtype("<f2")],
     }.items(),
 )
@@ -183,12 +256,28 @@ def test_spellings_of_a_dtype(name, spellings):
         if spelling not in ("f16", "f32", "f64"):
             assert np.dtype(spelling).name == name
         assert onepass.softmax(x, dtype=spelling).dtype.name == name, spelling
-        assert onepass.cross_entropy_with_gradient(x, np.array([0, 1]), dtype=spelling)[0].dtype.name == name
+        assert (
+            onepass.cross_entropy_with_gradient(x, np.array([0, 1]), dtype=spelling)[0].dtype.name
+            == name
+        )
 
 
 def test_spellings_of_an_integer():
     x = np.zeros((2, 3), np.float32)
-    for spelling in (int, "int", "i8", "<i8", "l", "q", "long", "int64", "i64", np.int64, np.longlong, None):
+    for spelling in (
+        int,
+        "int",
+        "i8",
+        "<i8",
+        "l",
+        "q",
+        "long",
+        "int64",
+        "i64",
+        np.int64,
+        np.longlong,
+        None,
+    ):
         assert onepass.topk(x, 1, index_dtype=spelling)[1].dtype == np.int64, spelling
     for spelling in ("i4", "i", "intc", "int32", "i32", np.int32, np.intc):
         assert onepass.topk(x, 1, index_dtype=spelling)[1].dtype == np.int32, spelling
@@ -273,7 +362,9 @@ CPU, CUDA, METAL = 1, 2, 8
 
 def test_devices():
     x = np.zeros((2, 4), np.float32)
-    assert (onepass.softmax(Elsewhere(x, CPU)) == 0.25).all(), "any library with the array API will do"
+    assert (onepass.softmax(Elsewhere(x, CPU)) == 0.25).all(), (
+        "any library with the array API will do"
+    )
     with pytest.raises(ValueError, match="mask: is on cuda:0, x is on the CPU"):
         onepass.softmax(x, mask=Elsewhere(x, CUDA))
     with pytest.raises(ValueError, match="out: is on cuda:0, x is on the CPU"):
@@ -296,7 +387,11 @@ class TestTorch:
         x = torch.zeros(2, 3)
         for name in ("float32", "float16", "bfloat16", "float64", "float", "half", "double"):
             assert onepass.softmax(x, dtype=getattr(torch, name)).dtype is getattr(torch, name)
-        assert onepass.softmax(x, dtype=float).dtype is torch.zeros(1, dtype=float).dtype is torch.float64
+        assert (
+            onepass.softmax(x, dtype=float).dtype
+            is torch.zeros(1, dtype=float).dtype
+            is torch.float64
+        )
         assert onepass.topk(x, 1, index_dtype=torch.int)[1].dtype is torch.int32
 
     def test_no_gradient_is_lost_in_silence(self):
@@ -368,7 +463,9 @@ class TestTorch:
         side.synchronize()
         torch.testing.assert_close(y, expected)
 
-    @pytest.mark.skipif(not has_gpu() or __import__("torch").cuda.device_count() < 2, reason="wants a second GPU")
+    @pytest.mark.skipif(
+        not has_gpu() or __import__("torch").cuda.device_count() < 2, reason="wants a second GPU"
+    )
     def test_another_gpu_than_the_current_one(self):
         import torch
 
@@ -401,7 +498,8 @@ def test_from_many_threads(random, library):
 
 
 def test_others_run_meanwhile():
-    """The interpreter's lock is released: a second thread makes progress while a long call computes."""
+    """The interpreter's lock is released: a second thread makes progress while a long
+    call computes."""
     x = np.zeros((4096, 4096), np.float32)
     out = np.empty_like(x)
     stop = threading.Event()

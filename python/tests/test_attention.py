@@ -33,7 +33,8 @@ OPTIONS = {
     "batch_invariant": {"batch_invariant": True, "causal": True},
     "all": {
         "scale": 0.7, "softcap": 3.0, "lengths": np.array([5, 8]), "causal": True, "window": (4, 0),
-        "mask": (np.arange(K) != 1, np.linspace(-1, 1, K)), "alibi": np.full(H, 0.2), "sinks": np.ones(H),
+        "mask": (np.arange(K) != 1, np.linspace(-1, 1, K)), "alibi": np.full(H, 0.2),
+        "sinks": np.ones(H),
     },
 }  # fmt: skip
 NOT_FOR_NUMPY = {"split", "batch_invariant"}
@@ -53,7 +54,9 @@ def check(library, dtype, results, inputs, layout="bhsd", **options):
     o, lse = results
     assert library.is_own(o) and library.dtype(o) == dtype and library.dtype(lse) == "float32"
     plain = {name: value for name, value in options.items() if name not in NOT_FOR_NUMPY}
-    expected, expected_lse = reference.attention(*other(layout, *map(library.numpy, inputs)), **plain)
+    expected, expected_lse = reference.attention(
+        *other(layout, *map(library.numpy, inputs)), **plain
+    )
     tolerance = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
     np.testing.assert_allclose(*other(layout, library.numpy(o)), expected, **tolerance)
     np.testing.assert_allclose(library.numpy(lse), expected_lse, rtol=1e-5, atol=1e-5)
@@ -76,14 +79,27 @@ def test_agrees_with_numpy(options, library, dtype, random):
 @pytest.mark.parametrize("queries", [1, 70])
 @pytest.mark.parametrize("dim", [8, 64, 128])
 def test_grouped_heads(kv_heads, queries, dim, library, dtype, random):
-    inputs = tensors(library, dtype, random, (1, 4, queries, dim), (1, kv_heads, 150, dim), (1, kv_heads, 150, dim))
+    inputs = tensors(
+        library,
+        dtype,
+        random,
+        (1, 4, queries, dim),
+        (1, kv_heads, 150, dim),
+        (1, kv_heads, 150, dim),
+    )
     check(library, dtype, attend(library, dtype, inputs, causal=True), inputs, causal=True)
 
 
 @dtypes
 def test_tokens_before_heads(library, dtype, random):
-    inputs = tensors(library, dtype, random, (B, H, Q, D), (B, G, K, D), (B, G, K, D), layout="bshd")
-    options = {"causal": True, "mask": np.arange(H * K).reshape(1, H, 1, K) % 5 != 0}  # a mask's order stays
+    inputs = tensors(
+        library, dtype, random, (B, H, Q, D), (B, G, K, D), (B, G, K, D), layout="bshd"
+    )
+    # A mask's order stays.
+    options = {
+        "causal": True,
+        "mask": np.arange(H * K).reshape(1, H, 1, K) % 5 != 0,
+    }
     results = attend(library, dtype, inputs, layout="bshd", **options)
     assert tuple(results[0].shape) == (B, Q, H, D) and tuple(results[1].shape) == (B, H, Q)
     check(library, dtype, results, inputs, "bshd", **options)
@@ -91,7 +107,9 @@ def test_tokens_before_heads(library, dtype, random):
 
 @dtypes
 @layouts
-@pytest.mark.parametrize("options", [{}, {"causal": True, "window": (2, -1)}, {"mask": np.arange(14) % 5 != 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True, "window": (2, -1)}, {"mask": np.arange(14) % 5 != 1}]
+)
 def test_sequences_side_by_side(options, layout, library, dtype, random):
     places = {"q_offsets": np.array([0, 2, 2, 7]), "kv_offsets": np.array([0, 5, 8, 14])}
     shapes = ((H, 7, D), (G, 14, D), (G, 14, D))
@@ -104,7 +122,10 @@ def test_sequences_side_by_side(options, layout, library, dtype, random):
 @layouts
 @pytest.mark.parametrize("ragged", [False, True])
 def test_pages(ragged, layout, library, dtype, random):
-    size, options = 4, {"causal": True, "lengths": np.array([3, 11]), "pages": np.array([[5, 0, 0], [2, 6, 1]])}
+    size, options = (
+        4,
+        {"causal": True, "lengths": np.array([3, 11]), "pages": np.array([[5, 0, 0], [2, 6, 1]])},
+    )
     if ragged:
         options["q_offsets"] = np.array([0, 1, 5])
     shapes = ((H, 5, D) if ragged else (2, H, 3, D), (7, G, size, D), (7, G, size, D))
@@ -116,12 +137,17 @@ def test_pages(ragged, layout, library, dtype, random):
 def test_hidden_keys_reach_nobody(library, random):
     q, k, v = (random.normal(size=(1, 1, n, 8)).astype(np.float32) for n in (2, 6, 6))
     k[0, 0, 4:] = v[0, 0, 4:] = np.nan
-    o = onepass.attention(*map(library.array, (q, k, v)), lengths=library.array(np.array([4], np.int32)))
-    np.testing.assert_allclose(library.numpy(o), reference.attention(q, k, v, lengths=[4])[0], rtol=1e-5, atol=1e-5)
+    o = onepass.attention(
+        *map(library.array, (q, k, v)), lengths=library.array(np.array([4], np.int32))
+    )
+    np.testing.assert_allclose(
+        library.numpy(o), reference.attention(q, k, v, lengths=[4])[0], rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
-    "shapes", [((0, 2, 3, 8), (0, 2, 4, 8)), ((1, 2, 0, 8), (1, 2, 4, 8)), ((1, 2, 3, 8), (1, 2, 0, 8))]
+    "shapes",
+    [((0, 2, 3, 8), (0, 2, 4, 8)), ((1, 2, 0, 8), (1, 2, 4, 8)), ((1, 2, 3, 8), (1, 2, 0, 8))],
 )
 def test_empty(shapes, library):
     q, k = (library.array(np.zeros(shape, np.float32)) for shape in shapes)
@@ -135,11 +161,16 @@ def test_strides(random):
     q, k, v = whole[::2, :, ::-2, :16], whole[:2, ::2, 3:, 16:32], whole[1:, 1::2, 3:, 24:]
     out = np.zeros((2, 4, 6, 20), np.float32)
     assert onepass.attention(q, k, v, out=out[..., 2:18]).base is out
-    np.testing.assert_allclose(out[..., 2:18], reference.attention(q, k, v)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        out[..., 2:18], reference.attention(q, k, v)[0], rtol=1e-5, atol=1e-5
+    )
     assert (out[..., :2] == 0).all() and (out[..., 18:] == 0).all()
     broadcast = np.broadcast_to(k[:, :1], k.shape)  # one head for all, by a stride of 0
     np.testing.assert_allclose(
-        onepass.attention(q, broadcast, broadcast), onepass.attention(q, k[:, :1], k[:, :1]), rtol=1e-5, atol=1e-5
+        onepass.attention(q, broadcast, broadcast),
+        onepass.attention(q, k[:, :1], k[:, :1]),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -147,9 +178,14 @@ def test_own_outputs_and_dtype(library, random):
     inputs = tensors(library, "float16", random, (B, H, Q, D), (B, G, K, D), (B, G, K, D))
     wide = onepass.attention(*inputs, dtype="float32")
     assert library.dtype(wide) == "float32"
-    np.testing.assert_allclose(library.numpy(wide), library.numpy(onepass.attention(*inputs)), rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(
+        library.numpy(wide), library.numpy(onepass.attention(*inputs)), rtol=2e-3, atol=2e-3
+    )
     if library.name != "jax":  # its arrays cannot be written into
-        o, lse = library.array(np.zeros((B, H, Q, D), np.float32)), library.array(np.zeros((B, H, Q), np.float32))
+        o, lse = (
+            library.array(np.zeros((B, H, Q, D), np.float32)),
+            library.array(np.zeros((B, H, Q), np.float32)),
+        )
         results = onepass.attention(*inputs, return_lse=True, out=(o, lse))
         assert results[0] is o and results[1] is lse
         np.testing.assert_array_equal(library.numpy(o), library.numpy(wide))
@@ -158,10 +194,18 @@ def test_own_outputs_and_dtype(library, random):
 @dtypes
 @layouts
 def test_merge(layout, library, dtype, random):
-    inputs = tensors(library, dtype, random, (B, H, Q, D), (B, G, K, D), (B, G, K, D), layout=layout)
+    inputs = tensors(
+        library, dtype, random, (B, H, Q, D), (B, G, K, D), (B, G, K, D), layout=layout
+    )
     q, k, v = inputs
-    keys = [np.s_[:, part] if layout == "bshd" else np.s_[:, :, part] for part in (slice(4), slice(4, K))]
-    parts = [onepass.attention(q, k[p], v[p], layout=layout, dtype="float32", return_lse=True) for p in keys]
+    keys = [
+        np.s_[:, part] if layout == "bshd" else np.s_[:, :, part]
+        for part in (slice(4), slice(4, K))
+    ]
+    parts = [
+        onepass.attention(q, k[p], v[p], layout=layout, dtype="float32", return_lse=True)
+        for p in keys
+    ]
     results = onepass.merge_attention(*parts[0], *parts[1], layout=layout, dtype=dtype)
     check(library, dtype, results, inputs, layout)
 
@@ -182,13 +226,33 @@ def test_merge_in_place(random):
         ({"q": [1.0]}, TypeError, "q: 'list' is not an array"),
         ({"k": None}, ValueError, "k: is missing"),
         ({"q": np.zeros((B, H, Q, D))}, ValueError, "q: dtype f64 is not one of f32, f16, bf16"),
-        ({"k": np.zeros((B, G, K, D), np.float16)}, ValueError, "k: dtype f16 is not that of q, f32"),
-        ({"q": np.zeros((B, H, Q, 12), np.float32)}, ValueError, "q: dim 12 is not a multiple of 8"),
-        ({"q": np.zeros((Q, D), np.float32)}, ValueError, r"q: shape \[5, 16\] has 2 dimensions, not the 4"),
+        (
+            {"k": np.zeros((B, G, K, D), np.float16)},
+            ValueError,
+            "k: dtype f16 is not that of q, f32",
+        ),
+        (
+            {"q": np.zeros((B, H, Q, 12), np.float32)},
+            ValueError,
+            "q: dim 12 is not a multiple of 8",
+        ),
+        (
+            {"q": np.zeros((Q, D), np.float32)},
+            ValueError,
+            r"q: shape \[5, 16\] has 2 dimensions, not the 4",
+        ),
         ({"q": np.zeros((Q, D), np.float32), "layout": "bshd"}, ValueError, r"q: shape \[5, 16\]"),
-        ({"q": np.zeros((B, 3, Q, D), np.float32)}, ValueError, "k: 2 heads do not divide the 3 of q"),
+        (
+            {"q": np.zeros((B, 3, Q, D), np.float32)},
+            ValueError,
+            "k: 2 heads do not divide the 3 of q",
+        ),
         ({"v": np.zeros((B, G, K + 1, D), np.float32)}, ValueError, "v: shape"),
-        ({"q": np.zeros((B, H, Q, 2 * D), np.float32)[..., ::2]}, ValueError, "q: stride 2 of the last dimension"),
+        (
+            {"q": np.zeros((B, H, Q, 2 * D), np.float32)[..., ::2]},
+            ValueError,
+            "q: stride 2 of the last dimension",
+        ),
         ({"scale": "1"}, TypeError, "scale: 'str' is not a number"),
         ({"scale": np.inf}, ValueError, "scale: inf is not finite"),
         ({"softcap": None}, TypeError, "softcap: 'NoneType' is not a number"),
@@ -200,7 +264,11 @@ def test_merge_in_place(random):
         ({"sinks": np.zeros(H, np.int32)}, ValueError, "sinks: dtype i32"),
         ({"q_offsets": np.array([0, 1])}, ValueError, "q: shape"),
         ({"pages": np.zeros((B, 2), np.int32)}, ValueError, "lengths: are missing"),
-        ({"pages": np.full((B, 2), 7, np.int32), "lengths": np.array([1, 1])}, ValueError, r"pages: 7 at \[0, 0\]"),
+        (
+            {"pages": np.full((B, 2), 7, np.int32), "lengths": np.array([1, 1])},
+            ValueError,
+            r"pages: 7 at \[0, 0\]",
+        ),
         ({"check_pages": 1}, TypeError, "check_pages: 'int' is not True or False"),
         ({"split": -1}, ValueError, "split: -1 is negative"),
         ({"split": 0.5}, TypeError, "split: 'float' is not an integer"),
@@ -229,7 +297,9 @@ def test_merge_of_what_does_not_fit():
 
 def test_what_scaled_dot_product_attention_has_and_attention_has_not():
     q = np.zeros((1, 1, 4, 8), np.float32)
-    with pytest.raises(NotImplementedError, match="dropout_p: 0.25 is not 0: attention has no dropout"):
+    with pytest.raises(
+        NotImplementedError, match="dropout_p: 0.25 is not 0: attention has no dropout"
+    ):
         onepass.attention(q, q, q, dropout_p=0.25)
     with pytest.raises(TypeError, match="dropout_p: 'str' is not a number"):
         onepass.attention(q, q, q, dropout_p="none")
@@ -266,11 +336,16 @@ def test_explain(random):
 def test_batch_invariant(random):
     q, k, v = (random.normal(size=(8, 2, n, 16)).astype(np.float32) for n in (1, 3000, 3000))
     whole = onepass.attention(q, k, v, batch_invariant=True)
-    np.testing.assert_array_equal(whole[:1], onepass.attention(q[:1], k[:1], v[:1], batch_invariant=True))
+    np.testing.assert_array_equal(
+        whole[:1], onepass.attention(q[:1], k[:1], v[:1], batch_invariant=True)
+    )
 
 
 def test_a_variant_can_be_forced(random):
     q = random.normal(size=(1, 2, 40, 16)).astype(np.float32)
     np.testing.assert_allclose(
-        onepass.attention(q, q, q, variant="cpu_naive"), onepass.attention(q, q, q), rtol=1e-5, atol=1e-5
+        onepass.attention(q, q, q, variant="cpu_naive"),
+        onepass.attention(q, q, q),
+        rtol=1e-5,
+        atol=1e-5,
     )

@@ -17,7 +17,17 @@ OPS = ["softmax", "log_softmax", "logsumexp", "cross_entropy", "cross_entropy_tr
 @pytest.mark.parametrize("op", OPS)
 def test_every_op(op, device, tmp_path, capsys):
     path = tmp_path / "out.json"
-    arguments = [op, "--shapes", "4x64,4x128", "--dtype", "float32", "--device", device, "--seconds", "0.01"]
+    arguments = [
+        op,
+        "--shapes",
+        "4x64,4x128",
+        "--dtype",
+        "float32",
+        "--device",
+        device,
+        "--seconds",
+        "0.01",
+    ]
     peers = "onepass,onepass.torch,torch,flashinfer,liger,quack,copy,read"
     assert main([*arguments, "--peers", peers, "--json", str(path)]) == 0
     rows = json.loads(path.read_text())["rows"]
@@ -30,11 +40,21 @@ def test_every_op(op, device, tmp_path, capsys):
 @pytest.mark.parametrize("flags", [[], ["--causal", "--kv-heads", "1"], ["--decode"]])
 def test_attention(flags, device, tmp_path, capsys):
     path = tmp_path / "out.json"
-    arguments = ["attention", "--shapes", "2x2x64x16,1x2x128x16", "--dtype", "float16,float32", "--seconds", "0.01"]
+    arguments = [
+        "attention",
+        "--shapes",
+        "2x2x64x16,1x2x128x16",
+        "--dtype",
+        "float16,float32",
+        "--seconds",
+        "0.01",
+    ]
     assert main([*arguments, *flags, "--device", device, "--json", str(path)]) == 0
     rows = json.loads(path.read_text())["rows"]
     ours = [row for row in rows if row["peer"].startswith("onepass")]
-    assert len(ours) == 8 and all(row["right"] and row["us"] > 0 and row["tflops"] > 0 for row in ours)
+    assert len(ours) == 8 and all(
+        row["right"] and row["us"] > 0 and row["tflops"] > 0 for row in ours
+    )
     text = capsys.readouterr().out
     assert "TFLOP/s" in text and "torch.flash" in text and "2×2×64×16" in text
     assert has("flash_attn") or "flash-attn: not installed" in text
@@ -53,7 +73,19 @@ def test_flops_count_what_no_mask_hides():
 def test_absent_peers_are_named(capsys):
     if has("quack"):
         pytest.skip("wants a machine without quack")
-    main(["softmax", "--shapes", "4x64", "--dtype", "float32", "--device", "cpu", "--peers", "onepass,quack"])
+    main(
+        [
+            "softmax",
+            "--shapes",
+            "4x64",
+            "--dtype",
+            "float32",
+            "--device",
+            "cpu",
+            "--peers",
+            "onepass,quack",
+        ]
+    )
     assert "quack: not installed" in capsys.readouterr().out
 
 
@@ -65,7 +97,15 @@ def test_overhead(device, capsys):
 MEASURED = {
     "environment": {"torch": "2", "cpu": "some"},
     "rows": [
-        {"op": "softmax", "dtype": "float32", "rows": 4, "cols": cols, "peer": peer, "us": 1.0, "gbs": 2.0}
+        {
+            "op": "softmax",
+            "dtype": "float32",
+            "rows": 4,
+            "cols": cols,
+            "peer": peer,
+            "us": 1.0,
+            "gbs": 2.0,
+        }
         for cols in (64, 128)
         for peer in ("onepass", "copy")
     ]

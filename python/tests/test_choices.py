@@ -55,7 +55,11 @@ def test_a_target_and_the_lse_come_along(library, random):
 def test_ties_and_order():
     values, indices = onepass.topk(np.array([1.0, 2.0, 2.0, 1.0, 3.0]), 4)
     assert indices.tolist() == [4, 1, 2, 0]
-    assert onepass.topk(np.array([1.0, 2.0, 2.0, 1.0, 3.0]), 3, sorted=False)[1].tolist() == [1, 2, 4]
+    assert onepass.topk(np.array([1.0, 2.0, 2.0, 1.0, 3.0]), 3, sorted=False)[1].tolist() == [
+        1,
+        2,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("k", [0, -1, 4])
@@ -66,9 +70,13 @@ def test_k_must_be_there(k):
 
 def test_greedy(library, random):
     x = random.normal(size=(6, 50)).astype(np.float32)
-    token, logprob, valid = onepass.sample(library.array(x), temperature=0.0, return_logprob=True, return_valid=True)
+    token, logprob, valid = onepass.sample(
+        library.array(x), temperature=0.0, return_logprob=True, return_valid=True
+    )
     np.testing.assert_array_equal(library.numpy(token), x.argmax(-1))
-    np.testing.assert_allclose(library.numpy(logprob), x.max(-1) - reference.logsumexp(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        library.numpy(logprob), x.max(-1) - reference.logsumexp(x), rtol=1e-5, atol=1e-6
+    )
     assert library.numpy(valid).all()
 
 
@@ -80,7 +88,10 @@ def test_samples_are_spread_as_the_probabilities(library):
 
 def test_filters(library):
     x = library.array(np.tile(np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), (2000, 1)))
-    seen = lambda **options: set(library.numpy(onepass.sample(x, seed=1, **options)).tolist())  # noqa: E731
+
+    def seen(**options):
+        return set(library.numpy(onepass.sample(x, seed=1, **options)).tolist())
+
     assert seen() == {0, 1, 2, 3}
     assert seen(top_k=2) == {0, 1}
     assert seen(top_p=0.75) == {0, 1}
@@ -95,7 +106,10 @@ def test_a_draw_is_its_seeds_and_offsets(library, random):
     assert draw(seed=5) != draw(seed=6)
     assert draw(seed=5) != draw(seed=5, offset=1)
     seeds = np.arange(4, dtype=np.int32)
-    assert draw(seed=library.array(seeds))[1] == draw(seed=library.array(seeds[::-1].copy() * 0 + 1))[1]
+    assert (
+        draw(seed=library.array(seeds))[1]
+        == draw(seed=library.array(seeds[::-1].copy() * 0 + 1))[1]
+    )
 
 
 @pytest.mark.parametrize("name", ["seed", "offset"])
@@ -109,7 +123,9 @@ def test_a_seed_is_64_bits(name, library):
     if library.name != "cupy":
         assert draw(library.array(rows)) == draw(library.array(rows.view(np.int64)))
     for beyond in (2**64, -(2**63) - 1):
-        with pytest.raises(ValueError, match=f"{name}: {beyond} is not between -2\\^63 and 2\\^64 - 1"):
+        with pytest.raises(
+            ValueError, match=f"{name}: {beyond} is not between -2\\^63 and 2\\^64 - 1"
+        ):
             onepass.sample(x, **{name: beyond})
     with pytest.raises(TypeError, match="top_k: dtype uint64"):
         onepass.sample(x, top_k=library.array(rows))
@@ -128,9 +144,18 @@ def test_gate(score, renormalize, library, random):
     scores = random.normal(size=(7, 16)).astype(np.float32)
     bias = random.normal(size=16).astype(np.float32)
     weights, experts = onepass.gate(
-        library.array(scores), 3, score=score, bias=library.array(bias), renormalize=renormalize, scale=2.0
+        library.array(scores),
+        3,
+        score=score,
+        bias=library.array(bias),
+        renormalize=renormalize,
+        scale=2.0,
     )
-    each = reference.softmax(scores) if score == "softmax" else 1 / (1 + np.exp(-scores.astype(np.float64)))
+    each = (
+        reference.softmax(scores)
+        if score == "softmax"
+        else 1 / (1 + np.exp(-scores.astype(np.float64)))
+    )
     chosen = np.argsort(-(each + bias), axis=-1, kind="stable")[:, :3]
     expected = np.take_along_axis(each, chosen, -1)
     if renormalize:

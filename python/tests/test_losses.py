@@ -17,7 +17,12 @@ OPTIONS = {
     "temperature": {"temperature": 0.7},
     "softcap": {"softcap": 3.0, "scale": 2.0},
     "weights": {"weight": np.linspace(0, 2, 11)},
-    "weights and all": {"weight": np.linspace(2, 0, 11), "label_smoothing": 0.2, "ignore_index": 3, "z_loss": 0.1},
+    "weights and all": {
+        "weight": np.linspace(2, 0, 11),
+        "label_smoothing": 0.2,
+        "ignore_index": 3,
+        "z_loss": 0.1,
+    },
     "weights, each": {"weight": np.linspace(0, 2, 11), "label_smoothing": 1.0, "reduction": "none"},
 }
 SMOOTH = {name: options for name, options in OPTIONS.items() if "ignore_index" not in options}
@@ -56,10 +61,22 @@ def test_loss(options, index, library, dtype, target, random):
 
 def test_dtype_is_of_the_loss(library, target, random):
     """The gradient has x's, so that it can go over x."""
-    x, classes = library.array(random.normal(size=(6, 11)), "float16"), library.array(target, "int32")
-    loss, dx, lse = onepass.cross_entropy_with_gradient(x, classes, dtype="float32", return_lse=True)
-    assert [library.dtype(result) for result in (loss, dx, lse)] == ["float32", "float16", "float32"]
-    for line in ("dtype: of the loss; None: x's. The gradient has x's.", "`out=(None, x)` writes the gradient over x"):
+    x, classes = (
+        library.array(random.normal(size=(6, 11)), "float16"),
+        library.array(target, "int32"),
+    )
+    loss, dx, lse = onepass.cross_entropy_with_gradient(
+        x, classes, dtype="float32", return_lse=True
+    )
+    assert [library.dtype(result) for result in (loss, dx, lse)] == [
+        "float32",
+        "float16",
+        "float32",
+    ]
+    for line in (
+        "dtype: of the loss; None: x's. The gradient has x's.",
+        "`out=(None, x)` writes the gradient over x",
+    ):
         assert line in " ".join(onepass.cross_entropy_with_gradient.__doc__.split())
     if library.name != "jax":
         own = library.array(np.zeros((6, 11)), "float64")
@@ -77,7 +94,9 @@ def test_loss_of_probabilities(options, library, dtype, probabilities, random):
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 def test_gradient(options, library, target, random):
-    check_gradient(library, random.normal(size=(6, 11)), target, library.array(target, "int32"), options)
+    check_gradient(
+        library, random.normal(size=(6, 11)), target, library.array(target, "int32"), options
+    )
 
 
 @pytest.mark.parametrize("options", SMOOTH.values(), ids=SMOOTH.keys())
@@ -100,7 +119,9 @@ def check_gradient(library, x, target, classes, options):
     loss, dx, lse = onepass.cross_entropy_with_gradient(logits, classes, return_lse=True, **options)
     np.testing.assert_allclose(library.numpy(dx), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
-        library.numpy(loss), library.numpy(onepass.cross_entropy(logits, classes, **options)), rtol=1e-6
+        library.numpy(loss),
+        library.numpy(onepass.cross_entropy(logits, classes, **options)),
+        rtol=1e-6,
     )
     ones = library.array(np.ones(library.numpy(loss).shape), "float64")
     for given in (lse, None):
@@ -124,7 +145,9 @@ def test_a_hidden_class_counts_where_it_has_a_probability():
 
 
 def test_explained():
-    plan = onepass.explain(onepass.cross_entropy, np.zeros((2, 3)), np.zeros((2, 3)), weight=np.ones(3))
+    plan = onepass.explain(
+        onepass.cross_entropy, np.zeros((2, 3)), np.zeros((2, 3)), weight=np.ones(3)
+    )
     assert plan.least_bytes == 2 * 2 * 3 * 8
 
 
@@ -136,11 +159,16 @@ def test_what_cannot_be():
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(ValueError, match="target: .*3"):
         onepass.cross_entropy(x, np.array([0, 3]))
-    with pytest.raises(ValueError, match="target: dtype f32 and shape .2.: probabilities have the shape of x, .2, 3."):
+    with pytest.raises(
+        ValueError,
+        match="target: dtype f32 and shape .2.: probabilities have the shape of x, .2, 3.",
+    ):
         onepass.cross_entropy(x, np.zeros(2, np.float32))
     with pytest.raises(ValueError, match="ignore_index: 1 is a class"):
         onepass.cross_entropy(x, np.zeros((2, 3), np.float32), ignore_index=1)
-    with pytest.raises(ValueError, match="weight: shape .2. is not one value for each of 3 classes"):
+    with pytest.raises(
+        ValueError, match="weight: shape .2. is not one value for each of 3 classes"
+    ):
         onepass.cross_entropy(x, np.zeros(2, np.int64), weight=np.ones(2))
     with pytest.raises(ValueError, match="weight: dtype i64"):
         onepass.cross_entropy(x, np.zeros(2, np.int64), weight=np.ones(3, np.int64))

@@ -54,18 +54,24 @@ def softmax(x, axis=-1):
 
 
 def test_parameters_that_are_not_the_extensions_fail_at_import():
-    with pytest.raises(ImportError, match="softmax: parameter 3 is nothing in Python and 'scale' in the extension"):
+    with pytest.raises(
+        ImportError, match="softmax: parameter 3 is nothing in Python and 'scale' in the extension"
+    ):
         onepass._native.function(softmax)
 
     def merge_attention(a, lse_b, b, lse_a, *, layout="bhsd", dtype=None, out=None):
         """The same names in another order."""
 
-    with pytest.raises(ImportError, match="parameter 2 is 'lse_b' in Python and 'lse_a' in the extension"):
+    with pytest.raises(
+        ImportError, match="parameter 2 is 'lse_b' in Python and 'lse_a' in the extension"
+    ):
         onepass._native.function(merge_attention)
 
 
 def test_every_op_is_a_function_of_its_own():
-    ops = [name for name in FUNCTIONS if isinstance(getattr(onepass, name), onepass._native.Function)]
+    ops = [
+        name for name in FUNCTIONS if isinstance(getattr(onepass, name), onepass._native.Function)
+    ]
     assert len(ops) == 14
     for name in ops:
         function = getattr(onepass, name)
@@ -82,13 +88,17 @@ def test_arguments_find_their_parameters():
     assert (onepass.softmax(x=x) == whole).all()
     assert (onepass.softmax(axis=-1, x=x) == whole).all()
     assert (onepass.softmax(x, 0) == 1).all()
-    assert (onepass.softmax(x, **{"".join(("a", "xis")): 0}) == 1).all(), "a name that is not the program's own object"
+    assert (onepass.softmax(x, **{"".join(("a", "xis")): 0}) == 1).all(), (
+        "a name that is not the program's own object"
+    )
     assert (onepass.softmax(*(x,), **{}) == whole).all()
     names = inspect.signature(onepass.softmax).parameters
     defaults = {name: p.default for name, p in names.items() if p.default is not p.empty}
     assert (onepass.softmax(x, **defaults) == whole).all()
     half = onepass.softmax(x, scale=0.5)
-    assert (onepass.softmax(out=half, x=x, softcap=0.0, scale=1.0) is half) and (half == whole).all()
+    assert (onepass.softmax(out=half, x=x, softcap=0.0, scale=1.0) is half) and (
+        half == whole
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,10 @@ def test_explain():
 
 
 def test_explain_of_what_is_no_op():
-    for function, named in ((len, "op: .*len.* has called no op of onepass"), (3, "op: 'int' is not an op")):
+    for function, named in (
+        (len, "op: .*len.* has called no op of onepass"),
+        (3, "op: 'int' is not an op"),
+    ):
         with pytest.raises(TypeError, match=named):
             onepass.explain(function, np.zeros(3))
     told = onepass.explain(lambda x: onepass.softmax(x), np.zeros((2, 3)))

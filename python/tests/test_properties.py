@@ -1,4 +1,5 @@
-"""Every op beside float64, its options in all combinations, over shapes, dtypes and layouts in memory."""
+"""Every op beside float64, its options in all combinations, over shapes, dtypes and
+layouts in memory."""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -26,7 +27,9 @@ from properties import (
 
 import onepass
 
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value encountered")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:overflow encountered", "ignore:invalid value encountered"
+)
 
 
 def row_call(draw, last=False, **options):
@@ -62,7 +65,12 @@ def test_forward(name, data):
     before = x.copy()
     in_place = out is None and out_dtype is None and draw(st.booleans())
     y, lse = getattr(onepass, name)(
-        x, given_as(draw, axis, x), return_lse=True, out=(x if in_place else out, None), **options, **more
+        x,
+        given_as(draw, axis, x),
+        return_lse=True,
+        out=(x if in_place else out, None),
+        **options,
+        **more,
     )
     assert in_place or (f64(x) == f64(before)).all(), "the input was written"
     assert y is (x if in_place else y if out is None else out)
@@ -87,18 +95,34 @@ def test_backward(name, data):
     draw = data.draw
     x, axis, options = row_call(draw)
     y = getattr(onepass, name)(x, axis, **options)
-    dy = draw(laid_out(numbers(draw, x.shape, draw(st.sampled_from([x.dtype, np.dtype(np.float32)])), spread=1.0)))
+    dy = draw(
+        laid_out(
+            numbers(
+                draw, x.shape, draw(st.sampled_from([x.dtype, np.dtype(np.float32)])), spread=1.0
+            )
+        )
+    )
     keep = ~hidden_in(x, axis, options)
     rows, dz = (np.where(keep, np.moveaxis(f64(array), axis, -1), 0) for array in (y, dy))
     log = name == "log_softmax"
     weights = np.exp(rows) if log else rows
     terms = dz if log else rows * dz
-    gradient = dz - weights * terms.sum(-1, keepdims=True) if log else rows * (dz - terms.sum(-1, keepdims=True))
+    gradient = (
+        dz - weights * terms.sum(-1, keepdims=True)
+        if log
+        else rows * (dz - terms.sum(-1, keepdims=True))
+    )
     factor = slope(x, axis, options)
     total = np.abs(terms).sum(-1, keepdims=True)
-    size = finite(dz) + weights * (1 + finite(rows)) * total if log else np.abs(rows) * (finite(dz) + total)
+    size = (
+        finite(dz) + weights * (1 + finite(rows)) * total
+        if log
+        else np.abs(rows) * (finite(dz) + total)
+    )
     bounds = Bounds(f"{name}_backward", x, axis, options)
-    rows_factor = np.abs(slope(x, axis, {key: value for key, value in options.items() if key != "softcap"}))
+    rows_factor = np.abs(
+        slope(x, axis, {key: value for key, value in options.items() if key != "softcap"})
+    )
     error = bounds.ulps * rows_factor * size * (4 if "softcap" in options else 1)
     dx = getattr(onepass, f"{name}_backward")(
         y,
@@ -108,7 +132,9 @@ def test_backward(name, data):
         out=own_out(draw, x.shape, x.dtype),
         **options,
     )
-    bounds.close(np.moveaxis(dx, axis, -1), np.where(keep, gradient * factor, 0), np.where(keep, error, 0))
+    bounds.close(
+        np.moveaxis(dx, axis, -1), np.where(keep, gradient * factor, 0), np.where(keep, error, 0)
+    )
 
 
 @tried
@@ -128,7 +154,8 @@ def test_losses(data):
     more = {"label_smoothing": smoothing, "z_loss": z_loss, "reduction": reduction} | options
     count = max((target != -100).sum(), 1) if reduction == "mean" else 1
 
-    # Each row's loss, as a sum of log-probabilities: where the target or all is hidden it is infinite.
+    # Each row's loss, as a sum of log-probabilities: where the target or all is
+    # hidden it is infinite.
     counts = target != -100
     at = np.where(counts, target, 0)[..., None]
     log = bounds.log
@@ -142,10 +169,16 @@ def test_losses(data):
     spread = finite(z).max(-1, initial=0) if smoothing else 0
     if smoothing:
         target_error = np.maximum(target_error, bounds.logit_error.max(-1, initial=0))
-    error = target_error + bounds.lse_error * (1 + 2 * z_loss * finite(lse)) + bounds.ulps * (finite(losses) + spread)
+    error = (
+        target_error
+        + bounds.lse_error * (1 + 2 * z_loss * finite(lse))
+        + bounds.ulps * (finite(losses) + spread)
+    )
     error = np.where(counts, error, 0)
 
-    loss, dx, told = onepass.cross_entropy_with_gradient(x, given_target, axis, return_lse=True, **more)
+    loss, dx, told = onepass.cross_entropy_with_gradient(
+        x, given_target, axis, return_lse=True, **more
+    )
     bounds.close(told, lse, bounds.lse_error, "lse")
     if reduction == "none":
         bounds.close(loss, losses, error, "loss")
@@ -153,7 +186,12 @@ def test_losses(data):
         summed = bounds.unit * finite(losses).sum() * 2
         bounds.close(loss, losses.sum() / count, (error.sum() + summed) / count, "reduced loss")
     alone = onepass.cross_entropy(x, given_target, given_as(draw, axis, x), **more)
-    bounds.close(alone, f64(loss), (2 * error.sum() + 4 * bounds.unit * finite(losses).sum()) / count, "loss alone")
+    bounds.close(
+        alone,
+        f64(loss),
+        (2 * error.sum() + 4 * bounds.unit * finite(losses).sum()) / count,
+        "loss alone",
+    )
 
     # The gradient: of the loss just taken, and of another one, from the lse and without it.
     back = Bounds("cross_entropy_backward", x, axis, options)
@@ -161,9 +199,15 @@ def test_losses(data):
     hit = (np.arange(classes) == target[..., None]) & counts[..., None]
     here = live & counts[..., None]
     other = 1 + 2 * z_loss * np.where(np.isfinite(lse), lse, 0)[..., None]
-    gradient = bounds.p * other - (1 - smoothing) * hit - smoothing / np.maximum(live.sum(-1, keepdims=True), 1)
+    gradient = (
+        bounds.p * other
+        - (1 - smoothing) * hit
+        - smoothing / np.maximum(live.sum(-1, keepdims=True), 1)
+    )
     factor = slope(x, axis, options)
-    plain = np.abs(slope(x, axis, {key: value for key, value in options.items() if key != "softcap"}))
+    plain = np.abs(
+        slope(x, axis, {key: value for key, value in options.items() if key != "softcap"})
+    )
 
     def check(dx, weight, what, lse_given=False):
         weight = np.broadcast_to(f64(weight) / count, lse.shape)[..., None]
@@ -171,14 +215,20 @@ def test_losses(data):
         off = back.weight_error + back.ulps + back.logit_error
         off = off + (back.unit * finite(lse)[..., None] if lse_given else 0)
         size = bounds.p * np.abs(1 + 2 * z_loss * finite(lse)[..., None])
-        size = np.maximum(size * off, back.smallest * (1 + 2 * z_loss * finite(lse)[..., None]))  # a weight may be 0
+        # A weight may be 0.
+        size = np.maximum(size * off, back.smallest * (1 + 2 * z_loss * finite(lse)[..., None]))
         error = plain * np.abs(weight) * (size + back.ulps * np.where(hit, 1, smoothing))
         error = error * (4 if "softcap" in options else 1) + back.ulps * 4 * finite(expected)
         back.close(np.moveaxis(dx, axis, -1), expected, np.where(here, error, 0), what)
 
     check(dx, 1.0, "gradient beside the loss")
     backward = onepass.cross_entropy_backward
-    check(backward(x, given_target, dloss, told, axis, **more), dloss, "gradient by the lse", lse_given=True)
+    check(
+        backward(x, given_target, dloss, told, axis, **more),
+        dloss,
+        "gradient by the lse",
+        lse_given=True,
+    )
     check(backward(x, given_target, dloss, None, axis, **more), dloss, "gradient")
 
 
@@ -206,10 +256,14 @@ def test_topk(data):
     exact = not {"scale", "temperature", "softcap", "mask"} & set(options)
     if exact:
         np.testing.assert_array_equal(indices, best if in_order else np.sort(best, -1))
-    near = 16 * (take(bounds.logit_error, indices) + take(bounds.logit_error, best)) + bounds.ulps * finite(
-        take(z, best)
+    near = 16 * (
+        take(bounds.logit_error, indices) + take(bounds.logit_error, best)
+    ) + bounds.ulps * finite(take(z, best))
+    mine = (
+        indices
+        if in_order
+        else take(indices, np.argsort(-take(z, indices), axis=-1, kind="stable"))
     )
-    mine = indices if in_order else take(indices, np.argsort(-take(z, indices), axis=-1, kind="stable"))
     with np.errstate(invalid="ignore"):
         apart = np.where(take(z, mine) == take(z, best), 0, np.abs(take(z, mine) - take(z, best)))
     assert (apart <= near + SMALL).all(), "an element that is not among the largest"
@@ -219,9 +273,18 @@ def test_topk(data):
     p = take(bounds.p, indices)
     expected, error = {
         "probability": (p, weight_error * p),
-        "log_probability": (take(log, indices), weight_error + bounds.ulps * finite(take(log, indices))),
-        "logit": (take(z, indices), take(bounds.logit_error, indices) + bounds.ulps * finite(take(z, indices))),
-        "renormalized": (p / np.maximum(p.sum(-1, keepdims=True), 1e-300), 4 * (weight_error + bounds.ulps)),
+        "log_probability": (
+            take(log, indices),
+            weight_error + bounds.ulps * finite(take(log, indices)),
+        ),
+        "logit": (
+            take(z, indices),
+            take(bounds.logit_error, indices) + bounds.ulps * finite(take(z, indices)),
+        ),
+        "renormalized": (
+            p / np.maximum(p.sum(-1, keepdims=True), 1e-300),
+            4 * (weight_error + bounds.ulps),
+        ),
     }[kind]
     bounds.close(values, expected, error, kind)
     if kind == "renormalized":
@@ -229,11 +292,16 @@ def test_topk(data):
         assert ((total == 0) | (np.abs(total - 1) < k * 2.0**-8)).all()
     own = take(log, target[..., None])[..., 0]
     bounds.close(
-        logprob, own, take(bounds.weight_error, target[..., None])[..., 0] + bounds.ulps * finite(own), "logprob"
+        logprob,
+        own,
+        take(bounds.weight_error, target[..., None])[..., 0] + bounds.ulps * finite(own),
+        "logprob",
     )
     if exact:
         before = (z > take(z, target[..., None])).sum(-1)
-        ties = ((z == take(z, target[..., None])) & (np.arange(z.shape[-1]) < target[..., None])).sum(-1)
+        ties = (
+            (z == take(z, target[..., None])) & (np.arange(z.shape[-1]) < target[..., None])
+        ).sum(-1)
         np.testing.assert_array_equal(rank, before + ties)
 
 
@@ -256,7 +324,9 @@ def test_sample(data):
             "top_p": lambda: a_row(draw, lse.shape, 0.1, 1.0),
             "min_p": lambda: a_row(draw, lse.shape, 0.0, 0.9),
             "seed": lambda: draw(
-                st.one_of(st.integers(-(2**63), 2**64 - 1), st.just(rng.integers(0, 2**63, lse.shape)))
+                st.one_of(
+                    st.integers(-(2**63), 2**64 - 1), st.just(rng.integers(0, 2**63, lse.shape))
+                )
             ),
             "offset": lambda: draw(st.integers(-(2**63), 2**64 - 1)),
         },
@@ -284,15 +354,21 @@ def test_sample(data):
     log = np.take_along_axis(bounds.log, at, -1)[..., 0]
     bounds.close(logprob[drawn], log[drawn], (error + bounds.ulps * finite(log))[drawn], "logprob")
     # Within rounding of the filters' edges either side will do.
-    above = z > own + 64 * bounds.logit_error.max(-1, keepdims=True, initial=0) + bounds.ulps * finite(own)
+    above = z > own + 64 * bounds.logit_error.max(
+        -1, keepdims=True, initial=0
+    ) + bounds.ulps * finite(own)
     likelier = np.where(above, p, 0).sum(-1)
     top_k = 1 if one else filters.get("top_k", 0)
     if top_k:
         assert (above.sum(-1) < top_k)[drawn].all(), "top_k takes it out"
     kept = np.sort(p, -1)[..., ::-1][..., : top_k or None].sum(-1)
-    assert (likelier < f64(filters.get("top_p", 1.0)) * kept * (1 + 1e-4) + SMALL)[drawn].all(), "top_p takes it out"
+    assert (likelier < f64(filters.get("top_p", 1.0)) * kept * (1 + 1e-4) + SMALL)[drawn].all(), (
+        "top_p takes it out"
+    )
     least = f64(filters.get("min_p", 0.0)) * p.max(-1, initial=0) * (1 - 1e-4)
-    assert (np.take_along_axis(p, at, -1)[..., 0] >= least - SMALL)[drawn].all() or one, "min_p takes it out"
+    assert (np.take_along_axis(p, at, -1)[..., 0] >= least - SMALL)[drawn].all() or one, (
+        "min_p takes it out"
+    )
 
 
 @tried
@@ -315,7 +391,12 @@ def test_gate(data):
         draw(st.booleans()),
     )
     weights, chosen = onepass.gate(
-        x, k, score="softmax" if soft else "sigmoid", bias=bias, scale=scale, renormalize=renormalize
+        x,
+        k,
+        score="softmax" if soft else "sigmoid",
+        bias=bias,
+        scale=scale,
+        renormalize=renormalize,
     )
     assert (np.diff(np.sort(chosen, -1), axis=-1) > 0).all()
     keys = bounds.z if bias is None else scores + bias
@@ -325,17 +406,22 @@ def test_gate(data):
         np.testing.assert_array_equal(chosen, best)
     else:
         assert (
-            np.abs(take(keys, chosen) - take(keys, best)) <= 16 * bounds.unit * (1 + np.abs(take(keys, best)))
+            np.abs(take(keys, chosen) - take(keys, best))
+            <= 16 * bounds.unit * (1 + np.abs(take(keys, best)))
         ).all()
     expected = take(scores, chosen)
     error = (
-        take(bounds.weight_error, chosen) if soft else 16 * bounds.unit * (1 + finite(take(bounds.z, chosen)))
+        take(bounds.weight_error, chosen)
+        if soft
+        else 16 * bounds.unit * (1 + finite(take(bounds.z, chosen)))
     ) * expected
     if renormalize:
         total = expected.sum(-1, keepdims=True)
         relative = error / np.maximum(expected, 1e-300)
         expected = np.where(total == 0, 0, expected / np.where(total == 0, 1, total))
-        error = expected * (relative + relative.max(-1, keepdims=True) + bounds.ulps) + 1e-37 / np.maximum(total, 1e-37)
+        error = expected * (
+            relative + relative.max(-1, keepdims=True) + bounds.ulps
+        ) + 1e-37 / np.maximum(total, 1e-37)
     bounds.close(weights, expected * scale, error * scale * 2, "weights")
 
 
@@ -343,13 +429,27 @@ def test_gate(data):
 @given(st.data())
 def test_attention(data):
     draw = data.draw
-    batch, kv_heads, group = draw(st.integers(0, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    queries, dim = draw(st.sampled_from([0, 1, 1, 3, 7, 20, 65])), draw(st.sampled_from([8, 16, 40, 64, 128]))
+    batch, kv_heads, group = (
+        draw(st.integers(0, 3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 4)),
+    )
+    queries, dim = (
+        draw(st.sampled_from([0, 1, 1, 3, 7, 20, 65])),
+        draw(st.sampled_from([8, 16, 40, 64, 128])),
+    )
     keys = draw(st.sampled_from([0, 1, 5, 17, 64, 130]))
     heads = kv_heads * group
     dtype = draw(st.sampled_from([kind for kind in DTYPES if kind != np.float64]))
-    make = lambda *shape: draw(laid_out(numbers(draw, shape, dtype, spread=1.0), last=False))  # noqa: E731
-    q, k, v = make(batch, heads, queries, dim), make(batch, kv_heads, keys, dim), make(batch, kv_heads, keys, dim)
+
+    def make(*shape):
+        return draw(laid_out(numbers(draw, shape, dtype, spread=1.0), last=False))
+
+    q, k, v = (
+        make(batch, heads, queries, dim),
+        make(batch, kv_heads, keys, dim),
+        make(batch, kv_heads, keys, dim),
+    )
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     options = some(
         draw,
@@ -357,14 +457,20 @@ def test_attention(data):
             "scale": lambda: draw(st.sampled_from([0.05, 0.3, 1.0])),
             "softcap": lambda: draw(st.sampled_from([2.0, 30.0])),
             "mask": lambda: masks(draw, (batch, heads, queries, keys)),
-            "lengths": lambda: rng.integers(0, keys + 1, batch).astype(draw(st.sampled_from([np.int32, np.int64]))),
+            "lengths": lambda: rng.integers(0, keys + 1, batch).astype(
+                draw(st.sampled_from([np.int32, np.int64]))
+            ),
             "causal": lambda: draw(st.booleans()),
             "window": lambda: sides(draw),
-            "alibi": lambda: rng.uniform(0, 0.5, draw(st.sampled_from([(heads,), (batch, heads)]))).astype(np.float32),
+            "alibi": lambda: rng.uniform(
+                0, 0.5, draw(st.sampled_from([(heads,), (batch, heads)]))
+            ).astype(np.float32),
             "sinks": lambda: rng.normal(size=heads).astype(np.float32),
         },
     )
-    more = some(draw, {"split": lambda: draw(st.sampled_from([1, 16, 50])), "batch_invariant": lambda: True})
+    more = some(
+        draw, {"split": lambda: draw(st.sampled_from([1, 16, 50])), "batch_invariant": lambda: True}
+    )
     o, lse = onepass.attention(q, k, v, return_lse=True, **options, **more)
     expected, expected_lse = reference.attention(f64(q), f64(k), f64(v), **options)
     # What each is off by, relative to the sum of sizes, by the largest logit that there may be.
@@ -375,7 +481,11 @@ def test_attention(data):
     added = sum(finite(f64(part)).max(initial=0) for part in parts_of(options.get("mask"), "f"))
     if "alibi" in options:
         added = added + options["alibi"].max(initial=0) * (queries + keys)
-    logit = 2.0**-23 * ((2 + dim**0.5 / 2) * largest + 10 * (largest + added + options.get("softcap", 0)) + 2 * added)
+    logit = 2.0**-23 * (
+        (2 + dim**0.5 / 2) * largest
+        + 10 * (largest + added + options.get("softcap", 0))
+        + 2 * added
+    )
     walk = 2.0**-23 * (ULPS["attention"] + (keys + 1) ** 0.5)
     bounds = Bounds("attention", q.astype(np.float32), 3, {})
     bounds.close(o, expected, sizes * 2 * (logit + walk), "o")
@@ -394,4 +504,9 @@ def test_attention(data):
     ]
     merged, merged_lse = onepass.merge_attention(*parts[0], *parts[1])
     bounds.close(merged, expected, sizes * 4 * (logit + walk), "merged")
-    bounds.close(merged_lse, expected_lse, 2 * (logit + walk * (1 + finite(expected_lse) + largest)), "merged lse")
+    bounds.close(
+        merged_lse,
+        expected_lse,
+        2 * (logit + walk * (1 + finite(expected_lse) + largest)),
+        "merged lse",
+    )

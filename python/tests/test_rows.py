@@ -27,7 +27,13 @@ OPTIONS = {
     "lengths": {"lengths": np.arange(15).reshape(3, 5) % 6},
     "causal": {"causal": True},
     "window": {"window": (2, 1)},
-    "all": {"scale": 2.0, "temperature": 1.5, "softcap": 5.0, "causal": True, "lengths": np.full((3, 5), 4)},
+    "all": {
+        "scale": 2.0,
+        "temperature": 1.5,
+        "softcap": 5.0,
+        "causal": True,
+        "lengths": np.full((3, 5), 4),
+    },
 }
 
 
@@ -35,11 +41,15 @@ OPTIONS = {
 @pytest.mark.parametrize("op", OPS)
 def test_agrees_with_numpy(op, options, library, dtype, random):
     x = library.array(random.normal(size=(3, 5, 6)) * 3, dtype)
-    y = getattr(onepass, op)(x, **{name: own(library, value, dtype) for name, value in options.items()})
+    y = getattr(onepass, op)(
+        x, **{name: own(library, value, dtype) for name, value in options.items()}
+    )
     assert library.is_own(y)
     assert library.dtype(y) == dtype
     expected = getattr(reference, op)(library.numpy(x), **options)
-    np.testing.assert_allclose(library.numpy(y), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    np.testing.assert_allclose(
+        library.numpy(y), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype]
+    )
 
 
 @pytest.mark.parametrize("axis", [-3, -2, -1, 0, 1, 2])
@@ -55,8 +65,12 @@ def test_lse_comes_along(op, library, dtype, random):
     x = library.array(random.normal(size=(4, 9)), dtype)
     y, lse = getattr(onepass, op)(x, 0, return_lse=True)
     assert library.dtype(lse) == ("float64" if dtype == "float64" else "float32")
-    np.testing.assert_allclose(library.numpy(lse), reference.logsumexp(library.numpy(x), 0), rtol=5e-6)
-    np.testing.assert_allclose(library.numpy(y), library.numpy(getattr(onepass, op)(x, 0)), rtol=2e-2)
+    np.testing.assert_allclose(
+        library.numpy(lse), reference.logsumexp(library.numpy(x), 0), rtol=5e-6
+    )
+    np.testing.assert_allclose(
+        library.numpy(y), library.numpy(getattr(onepass, op)(x, 0)), rtol=2e-2
+    )
 
 
 @pytest.mark.parametrize("out_dtype", ["float32", "float16", "f64", "bf16"])
@@ -67,7 +81,9 @@ def test_another_dtype(out_dtype, library, random):
     x = random.normal(size=(4, 9)).astype(np.float32)
     y = onepass.softmax(library.array(x), dtype=out_dtype)
     assert library.dtype(y) == name
-    np.testing.assert_allclose(library.numpy(y), reference.softmax(x), atol=max(TOLERANCE[name], 5e-6))
+    np.testing.assert_allclose(
+        library.numpy(y), reference.softmax(x), atol=max(TOLERANCE[name], 5e-6)
+    )
 
 
 def test_a_dtype_may_be_the_librarys_own():
@@ -91,7 +107,9 @@ def test_gradient(name, library, dtype, random):
         nudge = np.zeros_like(x)
         nudge[i] = step
         options = {"softcap": 4.0, "scale": 2.0}
-        expected[i] = ((forward(x + nudge, **options) - forward(x - nudge, **options)) * dy).sum() / (2 * step)
+        expected[i] = (
+            (forward(x + nudge, **options) - forward(x - nudge, **options)) * dy
+        ).sum() / (2 * step)
     tolerance = 8 * max(TOLERANCE[dtype], 1e-6)
     np.testing.assert_allclose(library.numpy(dx), expected, rtol=tolerance, atol=tolerance)
 
@@ -104,7 +122,9 @@ def test_batch_invariant(random):
 
 def test_a_variant_can_be_forced(random):
     x = random.normal(size=(4, 100)).astype(np.float32)
-    np.testing.assert_allclose(onepass.softmax(x, variant="cpu_serial"), onepass.softmax(x), rtol=1e-6)
+    np.testing.assert_allclose(
+        onepass.softmax(x, variant="cpu_serial"), onepass.softmax(x), rtol=1e-6
+    )
     with pytest.raises(ValueError, match="variant: softmax has no 'quick'"):
         onepass.softmax(x, variant="quick")
 
@@ -121,7 +141,9 @@ def test_a_variant_can_be_forced(random):
 )
 def test_any_shape_and_stride(x, op, data):
     axes = data.draw(st.permutations(range(x.ndim)))
-    x = x.transpose(axes)[tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2, -3]))) for _ in axes)]
+    x = x.transpose(axes)[
+        tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2, -3]))) for _ in axes)
+    ]
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     y = getattr(onepass, op)(x, axis)
     np.testing.assert_allclose(y, getattr(reference, op)(x, axis), rtol=1e-5, atol=1e-5)

@@ -53,7 +53,11 @@ def page(tmp_path, monkeypatch):
 
 
 def test_a_table(page):
-    cases = [case(lambda: 1), case(refuse, refusal=REFUSAL), case(lambda: 1, adapted=("one", "other"), part="gradient")]
+    cases = [
+        case(lambda: 1),
+        case(refuse, refusal=REFUSAL),
+        case(lambda: 1, adapted=("one", "other"), part="gradient"),
+    ]
     table.write("some", "pytest", cases)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n")

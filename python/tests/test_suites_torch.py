@@ -1,4 +1,5 @@
-"""PyTorch's own operator tests: their samples, and what they refuse, through ours. See docs/peers-suites.md."""
+"""PyTorch's own operator tests: their samples, and what they refuse, through ours. See
+docs/peers-suites.md."""
 
 import pytest
 

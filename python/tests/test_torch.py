@@ -61,7 +61,8 @@ def test_gradients(name, case, device, x):
         assert torch.autograd.gradcheck(lambda x: function(x, 0), (x,))
 
 
-@pytest.mark.parametrize("case", range(3))  # not those that hide: their −inf has no numerical derivative
+# Not those that hide: their −inf has no numerical derivative.
+@pytest.mark.parametrize("case", range(3))
 def test_gradient_of_log_softmax(case, device, x):
     options = row_options(device)[case]
     assert torch.autograd.gradcheck(lambda x: onepass.torch.log_softmax(x, **options), (x,))
@@ -81,7 +82,8 @@ def test_gradient_of_cross_entropy(reduction, options, x, target):
 @pytest.mark.parametrize("weighs", [False, True])
 @pytest.mark.parametrize("kind", ["indices", "probabilities"])
 def test_cross_entropy_as_torch_does(kind, weighs, smoothing, reduction, device):
-    """With class weights and probabilities; the classes are the second dimension of three, of four and the only one."""
+    """With class weights and probabilities; the classes are the second dimension of three, of four
+    and the only one."""
     torch.manual_seed(5)
     for shape in ((4, 7), (3, 5, 2, 4), (6,)):
         x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
@@ -95,17 +97,24 @@ def test_cross_entropy_as_torch_does(kind, weighs, smoothing, reduction, device)
         options = {"reduction": reduction, "label_smoothing": smoothing}
         if weighs:
             options["weight"] = torch.rand(shape[dim], dtype=torch.float64, device=device)
-        ours, theirs = (f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+        ours, theirs = (
+            f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy)
+        )
         torch.testing.assert_close(ours, theirs)
         upstream = torch.randn_like(ours)
-        torch.testing.assert_close(*(torch.autograd.grad(loss, x, upstream)[0] for loss in (ours, theirs)))
+        torch.testing.assert_close(
+            *(torch.autograd.grad(loss, x, upstream)[0] for loss in (ours, theirs))
+        )
 
 
 def test_gradient_of_weights_and_probabilities(device, x):
     weight = torch.linspace(0, 2, 6, dtype=x.dtype, device=device)
     options = {"weight": weight, "label_smoothing": 0.1, "z_loss": 0.1, "softcap": 3.0}
     for target in (torch.arange(5, device=device), torch.rand(5, 6, dtype=x.dtype, device=device)):
-        assert torch.autograd.gradcheck(lambda x: onepass.torch.cross_entropy(x, target, **options), (x,))  # noqa: B023
+        assert torch.autograd.gradcheck(
+            lambda x: onepass.torch.cross_entropy(x, target, **options),  # noqa: B023
+            (x,),
+        )
     for name in ("target", "weight"):
         given = {"target": torch.zeros_like(x), "weight": weight}
         given[name] = given[name].detach().requires_grad_()
@@ -119,14 +128,18 @@ def test_as_torch_does(device, x, target):
     torch.testing.assert_close(onepass.torch.logsumexp(x, 1), x.logsumexp(1))
     for reduction in ("none", "sum", "mean"):
         options = {"reduction": reduction, "label_smoothing": 0.1}
-        ours, theirs = (f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+        ours, theirs = (
+            f(x, target, **options) for f in (onepass.torch.cross_entropy, F.cross_entropy)
+        )
         torch.testing.assert_close(ours, theirs)
         (mine,) = torch.autograd.grad(ours.sum(), x)
         (other,) = torch.autograd.grad(theirs.sum(), x)
         torch.testing.assert_close(mine, other)
     image = torch.randn(2, 4, 3, 5, device=device)  # classes are the second dimension
     classes = torch.randint(0, 4, (2, 3, 5), device=device)
-    torch.testing.assert_close(onepass.torch.cross_entropy(image, classes), F.cross_entropy(image, classes))
+    torch.testing.assert_close(
+        onepass.torch.cross_entropy(image, classes), F.cross_entropy(image, classes)
+    )
 
 
 EMPTY = [(), (1,), (0,), (0, 3), (3, 0), (0, 0), (2, 0, 3), (0, 2, 3)]
@@ -139,9 +152,17 @@ def test_scalars_and_nothing(name, shape, device):
     ours, theirs = getattr(onepass.torch, name), getattr(torch, name)
     rows = torch.full((), 0.5, dtype=torch.float64, device=device)
     for dim in range(-max(len(shape), 1), max(len(shape), 1)):
-        for options in ({}, {"scale": rows + 1, "temperature": rows, "softcap": 3.0}, {"softcap": 3.0}):
+        for options in (
+            {},
+            {"scale": rows + 1, "temperature": rows, "softcap": 3.0},
+            {"softcap": 3.0},
+        ):
             x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
-            z = 3 * torch.tanh(x * options.get("scale", 1) / 3) / options.get("temperature", 1) if options else x
+            z = (
+                3 * torch.tanh(x * options.get("scale", 1) / 3) / options.get("temperature", 1)
+                if options
+                else x
+            )
             expected = theirs(z, dim)
             for mode in (contextlib.nullcontext(), Watch()):
                 with mode:
@@ -149,7 +170,9 @@ def test_scalars_and_nothing(name, shape, device):
                     torch.testing.assert_close(y, expected)
                     weights = torch.ones_like(y) + torch.arange(y.numel(), device=device).view_as(y)
                     mine = torch.autograd.grad(y, x, weights)
-                torch.testing.assert_close(mine, torch.autograd.grad(expected, x, weights, retain_graph=True))
+                torch.testing.assert_close(
+                    mine, torch.autograd.grad(expected, x, weights, retain_graph=True)
+                )
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
@@ -157,7 +180,9 @@ def test_scalars_and_nothing(name, shape, device):
 def test_losses_of_nothing(shape, reduction, device):
     x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
     target = torch.zeros(shape[:1] * (len(shape) > 1) + shape[2:], dtype=torch.int64, device=device)
-    ours, theirs = (f(x, target, reduction=reduction) for f in (onepass.torch.cross_entropy, F.cross_entropy))
+    ours, theirs = (
+        f(x, target, reduction=reduction) for f in (onepass.torch.cross_entropy, F.cross_entropy)
+    )
     torch.testing.assert_close(ours, theirs.nan_to_num(0))  # the mean of nothing is 0 here
     (mine,) = torch.autograd.grad(ours, x, torch.ones_like(ours))
     (other,) = torch.autograd.grad(theirs, x, torch.ones_like(theirs))
@@ -179,7 +204,9 @@ def test_half(dtype, device):
 
 def test_options_are_constants(x):
     with pytest.raises(NotImplementedError, match="scale_rows: requires grad"):
-        onepass.torch.softmax(x, scale=torch.ones(5, dtype=x.dtype, device=x.device, requires_grad=True))
+        onepass.torch.softmax(
+            x, scale=torch.ones(5, dtype=x.dtype, device=x.device, requires_grad=True)
+        )
 
 
 def test_lse_has_no_gradient(x, target):
@@ -205,8 +232,12 @@ def test_the_short_way_to_a_gradient_is_the_operators(device, x, target, case):
     weights = torch.linspace(-1, 2, x.numel(), dtype=x.dtype, device=device).view_as(x)
     for name, function in {
         "softmax": lambda: (onepass.torch.softmax(x, **options) * weights).sum(),
-        "log_softmax": lambda: (onepass.torch.log_softmax(x, **options).clamp(min=-50) * weights).sum(),
-        "cross_entropy": lambda: onepass.torch.cross_entropy(x, target, dim=-1, **options).clamp(max=50),
+        "log_softmax": lambda: (
+            onepass.torch.log_softmax(x, **options).clamp(min=-50) * weights
+        ).sum(),
+        "cross_entropy": lambda: onepass.torch.cross_entropy(x, target, dim=-1, **options).clamp(
+            max=50
+        ),
     }.items():
         (short,) = torch.autograd.grad(function(), x)
         with Watch() as watch:
@@ -218,7 +249,9 @@ def test_the_short_way_to_a_gradient_is_the_operators(device, x, target, case):
 def operators(device, x, target):
     """Every operator with arguments for it."""
     ops = torch.ops.onepass
-    other = Logits.pack(2.0, torch.full((5,), 0.7, device=device), 3.0, x.detach() > -1, None, True, (2, -1))
+    other = Logits.pack(
+        2.0, torch.full((5,), 0.7, device=device), 3.0, x.detach() > -1, None, True, (2, -1)
+    )
     y, dy = x.detach().softmax(-1), torch.randn_like(x)
     loss = (None, -100, 0.1, 0.0, "mean", None, False)
     weighted = (torch.linspace(0, 2, 6, device=device), *loss[1:])
@@ -229,7 +262,10 @@ def operators(device, x, target):
     q, k = torch.randn(2, 4, 3, 8, device=device), torch.randn(2, 2, 6, 8, device=device)
     tokens = torch.tensor([0, 1, 3], device=device)
     heads = torch.ones(4, device=device)
-    seen, some = pack_mask(None, None, True, None), pack_mask((k[0, 0, 0] > 0)[:6], tokens[1:], False, (2, -1))
+    seen, some = (
+        pack_mask(None, None, True, None),
+        pack_mask((k[0, 0, 0] > 0)[:6], tokens[1:], False, (2, -1)),
+    )
     nothing = (None,) * 5
     return {
         "softmax": (ops.softmax, (x, -1, *PLAIN, None, False)),
@@ -239,7 +275,10 @@ def operators(device, x, target):
         "log_softmax": (ops.log_softmax, (x, 0, *PLAIN, None, False)),
         "logsumexp": (ops.logsumexp, (x, -1, *PLAIN, None, False)),
         "softmax_backward": (ops.softmax_backward, (y, dy, None, -1, *PLAIN, None, False)),
-        "log_softmax_backward": (ops.log_softmax_backward, (y.log(), dy, None, -1, *PLAIN, None, False)),
+        "log_softmax_backward": (
+            ops.log_softmax_backward,
+            (y.log(), dy, None, -1, *PLAIN, None, False),
+        ),
         "cross_entropy": (ops.cross_entropy, (x, target, -1, *PLAIN, *loss)),
         "cross_entropy_backward": (
             ops.cross_entropy_backward,
@@ -259,29 +298,55 @@ def operators(device, x, target):
             ops.sample,
             (float32, 3, None, 0.9, None, 0.0, None, 7, None, 0, None, *PLAIN, torch.int64),
         ),
-        "attention": (ops.attention, (q, k, k, None, 0.0, *seen, *nothing, False, 0, "bhsd", None, False)),
+        "attention": (
+            ops.attention,
+            (q, k, k, None, 0.0, *seen, *nothing, False, 0, "bhsd", None, False),
+        ),
         "attention, options": (
             ops.attention,
-            (q, k, k, 0.5, 3.0, *some, heads, heads, None, None, None, True, 4, "bhsd", torch.float16, True),
+            (
+                q,
+                k,
+                k,
+                0.5,
+                3.0,
+                *some,
+                heads,
+                heads,
+                None,
+                None,
+                None,
+                True,
+                4,
+                "bhsd",
+                torch.float16,
+                True,
+            ),
         ),
         "attention, side by side": (
             ops.attention,
             (q[0].transpose(0, 1), *(k.transpose(1, 2),) * 2, None, 0.0, *seen, None, None, tokens)
             + (None, None, False, 0, "bshd", None, False),
         ),
-        "merge_attention": (ops.merge_attention, (q, q[..., 0], q + 1, q[..., 0], "bhsd", torch.float16)),
+        "merge_attention": (
+            ops.merge_attention,
+            (q, q[..., 0], q + 1, q[..., 0], "bhsd", torch.float16),
+        ),
         "gate": (ops.gate, (float32, 2, "sigmoid", None, True, 1.0, None, torch.int64)),
     }
 
 
-@pytest.mark.parametrize("name", operators("cpu", torch.zeros(5, 6), torch.zeros(5, dtype=torch.int64)))
+@pytest.mark.parametrize(
+    "name", operators("cpu", torch.zeros(5, 6), torch.zeros(5, dtype=torch.int64))
+)
 def test_opcheck(name, device, x, target):
     op, arguments = operators(device, x, target)[name]
     torch.library.opcheck(op.default, arguments)
 
 
 def test_who_watches_sees_operators(device, x):
-    """Calls go straight to the library; not where a mode, a profiler or a tensor without memory asks for operators."""
+    """Calls go straight to the library; not where a mode, a profiler or a tensor without memory
+    asks for operators."""
     plain = x.detach()
     straight = onepass.torch.softmax(plain, dim=0)
     with Watch() as watch:
@@ -358,7 +423,10 @@ def test_a_seed_is_64_bits(device):
         assert last.equal(onepass.torch.sample(x, **{name: 2**64 - 1})) and last.equal(
             onepass.torch.sample(x, **{name: -1})
         )
-        with Watch(), pytest.raises(ValueError, match=f"{name}: 18446744073709551616 is not between"):
+        with (
+            Watch(),
+            pytest.raises(ValueError, match=f"{name}: 18446744073709551616 is not between"),
+        ):
             onepass.torch.sample(x, **{name: 2**64})
 
 
@@ -367,7 +435,9 @@ def test_what_torch_nn_functional_has_under_another_name(device, x, target):
         onepass.torch.cross_entropy(x, target, size_average=True)
     with pytest.raises(TypeError, match="dim: a tensor is none; class weights are `weight`"):
         onepass.torch.cross_entropy(x, target, torch.ones(6, device=device))
-    with pytest.raises(TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument 'wieght'"):
+    with pytest.raises(
+        TypeError, match=r"cross_entropy\(\) got an unexpected keyword argument 'wieght'"
+    ):
         onepass.torch.cross_entropy(x, target, wieght=None)
     q = torch.zeros(1, 1, 4, 8, device=device)
     for watched in (False, True):  # the short way, and the operator's

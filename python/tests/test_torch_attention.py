@@ -71,7 +71,9 @@ def test_forward_only(device):
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compile(dynamic, device):
     def step(q, k, v, lengths):
-        whole = onepass.torch.attention(q * 2, k, v, causal=True, lengths=lengths, window=(4, -1), softcap=20.0)
+        whole = onepass.torch.attention(
+            q * 2, k, v, causal=True, lengths=lengths, window=(4, -1), softcap=20.0
+        )
         left = onepass.torch.attention(q, k[:, :, :2], v[:, :, :2], return_lse=True)
         right = onepass.torch.attention(q, k[:, :, 2:], v[:, :, 2:], return_lse=True)
         return whole + 1, *onepass.torch.merge_attention(*left, *right)
@@ -105,20 +107,25 @@ needs_transformers = pytest.mark.skipif(not has("transformers"), reason="wants t
 
 @functools.cache
 def model_of(family, device, dtype, **changes):
-    """Two models with the same random weights, ours and with SDPA (or eager, where that cannot do it)."""
+    """Two models with the same random weights, ours and with SDPA (or eager, where that
+    cannot do it)."""
     import transformers
 
     ours.register()
     sizes = {
-        "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128, "pad_token_id": 0,
+        "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "max_position_embeddings": 128, "pad_token_id": 0,
         "initializer_range": 0.2,  # enough for weights that are far from even
     }  # fmt: skip
 
     def build(implementation):
-        config = getattr(transformers, f"{family}Config")(**(sizes | changes))  # which a model keeps and writes to
+        # A model keeps its config and writes to it.
+        config = getattr(transformers, f"{family}Config")(**(sizes | changes))
         torch.manual_seed(0)
-        return transformers.AutoModelForCausalLM.from_config(config, attn_implementation=implementation)
+        return transformers.AutoModelForCausalLM.from_config(
+            config, attn_implementation=implementation
+        )
 
     mine, theirs = build("onepass"), build("eager" if family == "Gemma2" else "sdpa")
     assert "onepass" == mine.config._attn_implementation != theirs.config._attn_implementation
@@ -135,7 +142,9 @@ def prompt(device, padded):
 
 
 def generate(model, inputs, **options):
-    return model.generate(**inputs, do_sample=False, max_new_tokens=24, min_new_tokens=24, **options)
+    return model.generate(
+        **inputs, do_sample=False, max_new_tokens=24, min_new_tokens=24, **options
+    )
 
 
 @needs_transformers
@@ -183,9 +192,13 @@ def test_logits_in_bf16(padded, device):
     exact = model_of("Llama", device, torch.float32, head_dim=64)[1]
     inputs = prompt(device, padded)
     with torch.no_grad():
-        logits, sdpa, wanted = (model(**inputs).logits[:, -1].float() for model in (mine, theirs, exact))
+        logits, sdpa, wanted = (
+            model(**inputs).logits[:, -1].float() for model in (mine, theirs, exact)
+        )
     assert (logits - sdpa).norm() < 0.03 * wanted.norm()
-    assert (logits - wanted).norm() < 1.5 * (sdpa - wanted).norm(), "no further from float32 than SDPA is"
+    assert (logits - wanted).norm() < 1.5 * (sdpa - wanted).norm(), (
+        "no further from float32 than SDPA is"
+    )
 
 
 @needs_transformers
@@ -206,10 +219,16 @@ def test_layers_of_other_sorts(device):
     q, k, v = inputs(device, 5, 9)
     bias = torch.randn(1, 4, 5, 9, device=device)
     o, weights = ours.forward(module, q, k, v, None, position_bias=bias, is_causal=False)
-    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(2, -1, -1, -1), enable_gqa=True)
+    expected = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias.expand(2, -1, -1, -1), enable_gqa=True
+    )
     torch.testing.assert_close(o, expected.transpose(1, 2))
     assert weights is None
-    o, _ = ours.forward(module, q, k, v, None, position_bias=bias, s_aux=torch.full((4,), -torch.inf, device=device))
+    o, _ = ours.forward(
+        module, q, k, v, None, position_bias=bias, s_aux=torch.full((4,), -torch.inf, device=device)
+    )
     mask = bias[..., :5].masked_fill(torch.ones(5, 5, device=device).triu(1).bool(), -torch.inf)
-    expected = F.scaled_dot_product_attention(q, k[:, :, :5], v[:, :, :5], attn_mask=mask, enable_gqa=True)
+    expected = F.scaled_dot_product_attention(
+        q, k[:, :, :5], v[:, :, :5], attn_mask=mask, enable_gqa=True
+    )
     torch.testing.assert_close(o, expected.transpose(1, 2))

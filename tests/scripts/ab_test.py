@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""ab.sh: the order in which it runs two programs, where it keeps what they write, what it refuses."""
+"""ab.sh: the order in which it runs two programs, where it keeps what they write,
+what it refuses."""
 
 import os
 import pathlib
@@ -28,10 +29,22 @@ class AbTest(unittest.TestCase):
         (self.folder / "w.txt").write_text("softmax 8x8 f32\n", encoding="utf-8")
 
     def run_ab(self, *flags, **variables):
-        given = {"BEFORE": "./old", "AFTER": "./new", "WORKLOAD": "w.txt", "OUT": "out", **variables}
+        given = {
+            "BEFORE": "./old",
+            "AFTER": "./new",
+            "WORKLOAD": "w.txt",
+            "OUT": "out",
+            **variables,
+        }
         environment = {**os.environ, **given}
-        return subprocess.run([AB, *flags], cwd=self.folder, env=environment, capture_output=True, text=True,
-                              check=False)
+        return subprocess.run(
+            [AB, *flags],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def refuses(self, *words, **variables):
         done = self.run_ab(**variables)
@@ -44,14 +57,19 @@ class AbTest(unittest.TestCase):
         done = self.run_ab("--device", "cuda", REPEATS="3", COMPARE="./newer")
         self.assertEqual(done.returncode, 1, done.stderr)  # compare's
         calls = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
-        self.assertEqual([call.split()[0] for call in calls],
-                         ["old", "new", "new", "old", "old", "new", "newer"])
-        self.assertEqual(calls[0], "old bench --workload w.txt --variants auto --device cuda "
-                                   "--json out/before/01.json")
+        self.assertEqual(
+            [call.split()[0] for call in calls], ["old", "new", "new", "old", "old", "new", "newer"]
+        )
+        self.assertEqual(
+            calls[0],
+            "old bench --workload w.txt --variants auto --device cuda --json out/before/01.json",
+        )
         self.assertEqual(calls[-1], "newer compare out/before out/after")
         for side in ("before", "after"):
-            self.assertEqual(sorted(path.name for path in (self.folder / "out" / side).iterdir()),
-                             ["01.json", "02.json", "03.json"])
+            self.assertEqual(
+                sorted(path.name for path in (self.folder / "out" / side).iterdir()),
+                ["01.json", "02.json", "03.json"],
+            )
 
     def test_five_repeats_compared_by_after_where_nothing_is_said(self):
         self.run_ab()

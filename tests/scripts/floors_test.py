@@ -30,31 +30,50 @@ class Arrows(unittest.TestCase):
         self.assertIn(words, said[0])
 
     def test_down_and_beside_is_fine(self):
-        self.assertEqual(mistakes({
-            "include/onepass/plan.hpp": [],
-            "src/core/a.hpp": ["onepass/plan.hpp"],
-            "src/core/cuda/b.cuh": ["core/a.hpp"],
-            "src/rows/gpu/c.cuh": ["core/cuda/b.cuh", "rows/d.hpp"],
-            "src/rows/d.hpp": [],
-            "src/ops/softmax/gpu/e.cu": ["rows/gpu/c.cuh"],
-            "src/dispatch/f.cpp": ["ops/softmax/gpu/g.hpp"],
-            "src/ops/softmax/gpu/g.hpp": [],
-        }), [])
+        self.assertEqual(
+            mistakes(
+                {
+                    "include/onepass/plan.hpp": [],
+                    "src/core/a.hpp": ["onepass/plan.hpp"],
+                    "src/core/cuda/b.cuh": ["core/a.hpp"],
+                    "src/rows/gpu/c.cuh": ["core/cuda/b.cuh", "rows/d.hpp"],
+                    "src/rows/d.hpp": [],
+                    "src/ops/softmax/gpu/e.cu": ["rows/gpu/c.cuh"],
+                    "src/dispatch/f.cpp": ["ops/softmax/gpu/g.hpp"],
+                    "src/ops/softmax/gpu/g.hpp": [],
+                }
+            ),
+            [],
+        )
 
     def test_up(self):
-        for source, target in (("src/core/a.hpp", "merge/b.cuh"), ("src/rows/gpu/a.cuh", "ops/loss/b.hpp"),
-                               ("src/ops/loss/gpu/a.cu", "dispatch/b.hpp"), ("src/runtime/a.cpp", "api/b.hpp"),
-                               ("include/onepass/a.hpp", "core/b.hpp")):
+        for source, target in (
+            ("src/core/a.hpp", "merge/b.cuh"),
+            ("src/rows/gpu/a.cuh", "ops/loss/b.hpp"),
+            ("src/ops/loss/gpu/a.cu", "dispatch/b.hpp"),
+            ("src/runtime/a.cpp", "api/b.hpp"),
+            ("include/onepass/a.hpp", "core/b.hpp"),
+        ):
             self.only({source: [target], f"src/{target}": []}, "lies above it")
 
     def test_sideways(self):
-        self.only({"src/ops/select/cpu/a.cpp": ["ops/softmax/cpu/b.hpp"], "src/ops/softmax/cpu/b.hpp": []},
-                  "its neighbour ops/softmax")
+        self.only(
+            {
+                "src/ops/select/cpu/a.cpp": ["ops/softmax/cpu/b.hpp"],
+                "src/ops/softmax/cpu/b.hpp": [],
+            },
+            "its neighbour ops/softmax",
+        )
 
     def test_between_wings(self):
         for source, target in (("walk", "gpu"), ("cpu", "gpu"), ("gpu", "cpu"), ("gpu", "walk")):
-            self.only({f"src/ops/softmax/{source}/a.cuh": [f"ops/softmax/{target}/b.cuh"],
-                       f"src/ops/softmax/{target}/b.cuh": []}, f"{source} includes {target}")
+            self.only(
+                {
+                    f"src/ops/softmax/{source}/a.cuh": [f"ops/softmax/{target}/b.cuh"],
+                    f"src/ops/softmax/{target}/b.cuh": [],
+                },
+                f"{source} includes {target}",
+            )
 
     def test_a_walk_on_what_ships(self):
         self.only({"src/ops/softmax/walk/a.cu": ["rows/gpu/b.cuh"], "src/rows/gpu/b.cuh": []},
@@ -73,8 +92,14 @@ class Arrows(unittest.TestCase):
         self.only({"src/attic/a.hpp": ["core/b.hpp"], "src/core/b.hpp": []}, "attic is no floor")
 
     def test_a_circle_of_folders(self):
-        self.only({"src/core/a.hpp": ["core/simd/b.hpp"], "src/core/simd/b.hpp": ["core/c.hpp"], "src/core/c.hpp": []},
-                  "a circle: src/core -> src/core/simd -> src/core")
+        self.only(
+            {
+                "src/core/a.hpp": ["core/simd/b.hpp"],
+                "src/core/simd/b.hpp": ["core/c.hpp"],
+                "src/core/c.hpp": [],
+            },
+            "a circle: src/core -> src/core/simd -> src/core",
+        )
 
 
 class Tree(unittest.TestCase):

@@ -47,7 +47,10 @@ class PreflightTest(BadInputTest):
         shutil.copy(ROOT / "scripts/preflight.sh", self.root / "tree/scripts")
 
     def put_free(self, mebibytes):
-        self.put_program("df", f"Filesystem 1M-blocks Used Available Capacity Mounted\n/dev/x 9 9 {mebibytes} 9% /")
+        self.put_program(
+            "df",
+            f"Filesystem 1M-blocks Used Available Capacity Mounted\n/dev/x 9 9 {mebibytes} 9% /",
+        )
 
     def test_all_is_well(self):
         self.assertEqual(self.preflight("build", 0), "")
@@ -55,7 +58,9 @@ class PreflightTest(BadInputTest):
 
     def test_a_folder_that_cannot_be_written(self):
         # Not a question of permissions, which root would not be asked for.
-        self.assertIn("cannot write to /proc/onepass/: copy the tree", self.preflight("/proc/onepass", 1))
+        self.assertIn(
+            "cannot write to /proc/onepass/: copy the tree", self.preflight("/proc/onepass", 1)
+        )
         self.put(self.root / "tree/build", "a file")
         self.assertIn("cannot write to build/", self.preflight("build", 1))
 
@@ -79,8 +84,11 @@ class PreflightTest(BadInputTest):
         self.put(cache, f"CMAKE_HOME_DIRECTORY:INTERNAL={self.root}/tree\n")
         self.assertEqual(self.preflight("build", 0), "")
         self.put(cache, "CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere\n")
-        self.assertIn("build/release was configured for the sources in /elsewhere: remove it (rm -r build/release)",
-                      self.preflight("build", 1))
+        self.assertIn(
+            "build/release was configured for the sources in /elsewhere: "
+            "remove it (rm -r build/release)",
+            self.preflight("build", 1),
+        )
         self.put(cache, "")  # an interrupted configure
         self.assertEqual(self.preflight("build", 0), "")
 
@@ -90,33 +98,61 @@ class ConfigureTest(BadInputTest):
 
     def configure(self, *options, code=0):
         self.put(self.root / "src/a.cu", "")
-        self.put(self.root / "CMakeLists.txt",
-                 "cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\n"
-                 "set(ONEPASS_CUDA AUTO CACHE STRING \"\")\n"
-                 f"include({ROOT}/cmake/Cuda.cmake)\n")
+        self.put(
+            self.root / "CMakeLists.txt",
+            "cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\n"
+            'set(ONEPASS_CUDA AUTO CACHE STRING "")\n'
+            f"include({ROOT}/cmake/Cuda.cmake)\n",
+        )
         shutil.rmtree(self.root / "build", ignore_errors=True)
-        said = self.said(["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", *options], code)
+        said = self.said(
+            ["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build", *options], code
+        )
         return " ".join(said.split())
 
     def test_an_nvcc_that_is_too_old(self):
         self.put_program("nvcc", "Cuda compilation tools, release 11.8, V11.8.89")
-        self.assertIn(f"{self.bin}/nvcc is 11.8, 12.8 or later is needed: set CUDACXX to one and configure again;",
-                      self.configure())
+        self.assertIn(
+            f"{self.bin}/nvcc is 11.8, 12.8 or later is needed: "
+            "set CUDACXX to one and configure again;",
+            self.configure(),
+        )
         self.assertIn("ONEPASS_CUDA is ON, but", self.configure("-DONEPASS_CUDA=ON", code=1))
 
     def test_no_nvcc(self):
         places = ["/usr/local/cuda/bin", *os.environ["PATH"].split(":")]
-        nowhere = "-DCMAKE_IGNORE_PATH=" + ";".join(place for place in places if os.path.exists(f"{place}/nvcc"))
+        nowhere = "-DCMAKE_IGNORE_PATH=" + ";".join(
+            place for place in places if os.path.exists(f"{place}/nvcc")
+        )
         self.assertIn("nvcc not found, the GPU parts are left out", self.configure(nowhere))
-        self.assertIn("put it on PATH or set CUDACXX", self.configure(nowhere, "-DONEPASS_CUDA=ON", code=1))
+        self.assertIn(
+            "put it on PATH or set CUDACXX", self.configure(nowhere, "-DONEPASS_CUDA=ON", code=1)
+        )
 
     def test_little_memory(self):
-        self.put(self.root / "CMakeLists.txt",
-                 "cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\n"
-                 f"include({ROOT}/cmake/Memory.cmake)\nmessage(STATUS \"pool: '${{ONEPASS_JOB_POOL}}'\")\n")
-        for mebibytes, words in [("1", "pool: ''"), ("900000000", "at most 1 of the library's sources")]:
-            said = self.said(["cmake", "-G", "Ninja", "-S", self.root, "-B", self.root / "build",
-                              f"-DONEPASS_MIB_PER_JOB={mebibytes}"], 0)
+        self.put(
+            self.root / "CMakeLists.txt",
+            "cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES NONE)\n"
+            f"include({ROOT}/cmake/Memory.cmake)\n"
+            "message(STATUS \"pool: '${ONEPASS_JOB_POOL}'\")\n",
+        )
+        for mebibytes, words in [
+            ("1", "pool: ''"),
+            ("900000000", "at most 1 of the library's sources"),
+        ]:
+            said = self.said(
+                [
+                    "cmake",
+                    "-G",
+                    "Ninja",
+                    "-S",
+                    self.root,
+                    "-B",
+                    self.root / "build",
+                    f"-DONEPASS_MIB_PER_JOB={mebibytes}",
+                ],
+                0,
+            )
             self.assertIn(words, said)
 
 

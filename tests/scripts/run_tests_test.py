@@ -19,7 +19,7 @@ SKIPPED = '<testcase name="d"><skipped message="no GPU"/></testcase>'
 
 def script(report, cases, status):
     """Stands for a runner: writes its report, which is the last argument or part of it."""
-    lines = ["#!/bin/sh", 'for last; do :; done']
+    lines = ["#!/bin/sh", "for last; do :; done"]
     if cases is not None:
         lines += [f"cat > \"{report}\" <<'XML'", f"<testsuite>{''.join(cases)}</testsuite>", "XML"]
     return "\n".join([*lines, f"exit {status}", ""])
@@ -42,25 +42,41 @@ class RunTestsTest(unittest.TestCase):
         """python and ctest: (the cases of its report, or None for no report; its exit status)."""
         self.put("scripts/python.sh", script("${last#--junitxml=}", *python))
         self.put("bin/ctest", script("$last", *ctest))
-        done = subprocess.run([sys.executable, self.root / "scripts/run_tests.py"], capture_output=True, text=True,
-                              check=False, env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"})
+        done = subprocess.run(
+            [sys.executable, self.root / "scripts/run_tests.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"},
+        )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout.splitlines()[-1]
 
     def test_both_are_added_up(self):
-        self.assertEqual(self.last_line(([PASSED, SKIPPED], 0), ([PASSED, PASSED], 0), 0),
-                         "3 passed, 0 failed, 1 skipped")
-        self.assertEqual(self.last_line(([PASSED, FAILED, BROKEN], 1), ([PASSED], 0), 1),
-                         "2 passed, 2 failed, 0 skipped")
+        self.assertEqual(
+            self.last_line(([PASSED, SKIPPED], 0), ([PASSED, PASSED], 0), 0),
+            "3 passed, 0 failed, 1 skipped",
+        )
+        self.assertEqual(
+            self.last_line(([PASSED, FAILED, BROKEN], 1), ([PASSED], 0), 1),
+            "2 passed, 2 failed, 0 skipped",
+        )
 
     def test_a_failure_of_one_does_not_stop_the_other(self):
-        self.assertEqual(self.last_line((None, 1), ([PASSED], 0), 1), "1 passed, 1 failed, 0 skipped")
+        self.assertEqual(
+            self.last_line((None, 1), ([PASSED], 0), 1), "1 passed, 1 failed, 0 skipped"
+        )
 
     def test_a_runner_that_fails_without_a_failed_test(self):
-        self.assertEqual(self.last_line(([PASSED], 0), ([PASSED, SKIPPED], 8), 1), "2 passed, 1 failed, 1 skipped")
+        self.assertEqual(
+            self.last_line(([PASSED], 0), ([PASSED, SKIPPED], 8), 1),
+            "2 passed, 1 failed, 1 skipped",
+        )
 
     def test_no_python_is_skipped(self):
-        self.assertEqual(self.last_line((None, 0), ([PASSED], 0), 0), "1 passed, 0 failed, 1 skipped")
+        self.assertEqual(
+            self.last_line((None, 0), ([PASSED], 0), 0), "1 passed, 0 failed, 1 skipped"
+        )
 
     def test_the_report_of_an_earlier_run_does_not_count(self):
         self.put("build/python/junit.xml", f"<testsuite>{PASSED}</testsuite>")

@@ -8,7 +8,9 @@ from typing import Any
 
 SHAPES = ",".join(f"4096x{2**power}" for power in range(8, 18))
 ATTENTION_SHAPES = {
-    "cuda": ",".join(f"{16384 // keys}x16x{keys}x128" for keys in (512, 1024, 2048, 4096, 8192, 16384)),
+    "cuda": ",".join(
+        f"{16384 // keys}x16x{keys}x128" for keys in (512, 1024, 2048, 4096, 8192, 16384)
+    ),
     "cpu": ",".join(f"{2048 // keys}x8x{keys}x64" for keys in (256, 512, 1024, 2048)),
 }
 
@@ -25,14 +27,20 @@ def main(arguments: list[str] | None = None) -> int:
     overhead.add_argument("--device", choices=["cpu", "cuda"])
     overhead.add_argument("--json", help="a file to keep the results in")
 
-    for op in ("softmax", "log_softmax", "logsumexp", "cross_entropy", "cross_entropy_training", "topk",
-               "softmax_topk", "sample", "gate", "all"):  # fmt: skip
-        command = commands.add_parser(op, help="each of the above" if op == "all" else f"{op} beside its peers")
+    for op in ("softmax", "log_softmax", "logsumexp", "cross_entropy", "cross_entropy_training",
+               "topk", "softmax_topk", "sample", "gate", "all"):  # fmt: skip
+        command = commands.add_parser(
+            op, help="each of the above" if op == "all" else f"{op} beside its peers"
+        )
         command.add_argument("--shapes", default=SHAPES, help="ROWSxCOLS,… (%(default)s)")
         _add_common(command)
 
-    command = commands.add_parser("attention", help="attention beside PyTorch's backends and others, TFLOP/s")
-    command.add_argument("--shapes", help="BATCHxHEADSxKEYSxDIM,… (as many tokens in each, few without a GPU)")
+    command = commands.add_parser(
+        "attention", help="attention beside PyTorch's backends and others, TFLOP/s"
+    )
+    command.add_argument(
+        "--shapes", help="BATCHxHEADSxKEYSxDIM,… (as many tokens in each, few without a GPU)"
+    )
     command.add_argument("--kv-heads", type=int, help="as many as heads unless given")
     command.add_argument("--causal", action="store_true")
     command.add_argument("--decode", action="store_true", help="one query a sequence")
@@ -44,17 +52,24 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         import torch
     except ImportError:
-        print("onepass.bench: torch is not installed, and everything here is measured on its tensors", file=sys.stderr)
+        print(
+            "onepass.bench: torch is not installed, and everything here is measured on its tensors",
+            file=sys.stderr,
+        )
         return 3
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     return _overhead(options) if options.command == "overhead" else _measure(options)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--dtype", default="float16", help="of torch's, several with commas (%(default)s)")
+    command.add_argument(
+        "--dtype", default="float16", help="of torch's, several with commas (%(default)s)"
+    )
     command.add_argument("--device", choices=["cpu", "cuda"], help="a GPU where there is one")
     command.add_argument("--peers", help="only these, with commas")
-    command.add_argument("--seconds", type=float, default=0.3, help="for each measurement (%(default)s)")
+    command.add_argument(
+        "--seconds", type=float, default=0.3, help="for each measurement (%(default)s)"
+    )
     command.add_argument("--json", help="a file to keep the results in")
     command.add_argument("--plot", help="a picture, .png or .svg")
 
@@ -89,7 +104,9 @@ def _measure(options: argparse.Namespace) -> int:
     if options.json:
         _report.write_json(options.json, options.device, rows)
     if options.plot:
-        return _plot({"environment": _report.environment(options.device), "rows": rows}, options.plot)
+        return _plot(
+            {"environment": _report.environment(options.device), "rows": rows}, options.plot
+        )
     return 0
 
 

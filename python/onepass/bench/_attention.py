@@ -24,11 +24,18 @@ class Inputs:
 
     @classmethod
     def random(
-        cls, q_shape: tuple[int, ...], kv_shape: tuple[int, ...], causal: bool, dtype: torch.dtype, device: str
+        cls,
+        q_shape: tuple[int, ...],
+        kv_shape: tuple[int, ...],
+        causal: bool,
+        dtype: torch.dtype,
+        device: str,
     ) -> "Inputs":
         generator = torch.Generator(device).manual_seed(kv_shape[2])
         shapes = (q_shape, kv_shape, kv_shape)
-        q, k, v = (torch.randn(shape, device=device, generator=generator).to(dtype) for shape in shapes)
+        q, k, v = (
+            torch.randn(shape, device=device, generator=generator).to(dtype) for shape in shapes
+        )
         return cls(q, k, v, causal and q_shape[2] > 1)  # a single query sees every key in any case
 
     @property
@@ -44,7 +51,9 @@ Peer = Callable[[Inputs], Call]
 
 
 def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> torch.Tensor:
-    return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+    return F.scaled_dot_product_attention(
+        q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
+    )
 
 
 def backend(which: SDPBackend) -> Peer:
@@ -106,22 +115,34 @@ class Attention:
 
     @staticmethod
     def rates(inputs: Inputs, microseconds: float) -> dict[str, float]:
-        """Two products over the pairs that no mask hides, and the fewest bytes: q, k, v and o once."""
+        """Two products over the pairs that no mask hides, and the fewest bytes: q, k,
+        v and o once."""
         batch, heads, queries, dim = inputs.q.shape
         pairs = queries * inputs.k.shape[2] - (queries * (queries - 1) // 2 if inputs.causal else 0)
         moved = 2 * inputs.q.nbytes + inputs.k.nbytes + inputs.v.nbytes
-        return {"tflops": 4 * batch * heads * pairs * dim / microseconds / 1e6, "gbs": moved / microseconds / 1e3}
+        return {
+            "tflops": 4 * batch * heads * pairs * dim / microseconds / 1e6,
+            "gbs": moved / microseconds / 1e3,
+        }
 
 
 def cases(
-    shapes: list[tuple[int, ...]], dtypes: list[str], device: str, kv_heads: int | None, causal: bool, decode: bool
+    shapes: list[tuple[int, ...]],
+    dtypes: list[str],
+    device: str,
+    kv_heads: int | None,
+    causal: bool,
+    decode: bool,
 ) -> Iterator[tuple[Any, Callable[[], Any], Row]]:
-    """For `_run.run`. A shape is batch × heads × keys × dim; with `decode` each sequence has one query."""
+    """For `_run.run`. A shape is batch × heads × keys × dim; with `decode` each sequence
+    has one query."""
     for dtype in dtypes:
         for shape in shapes:
             batch, heads, keys, dim = shape
             few = kv_heads or heads
-            said = [f"{few} kv heads"] * (few != heads) + ["causal"] * causal + ["one query"] * decode
+            said = (
+                [f"{few} kv heads"] * (few != heads) + ["causal"] * causal + ["one query"] * decode
+            )
             case = {
                 "op": "attention",
                 "shape": ", ".join(["×".join(map(str, shape)), *said]),
@@ -130,5 +151,7 @@ def cases(
                 "dtype": dtype,
             }
             q_shape, kv_shape = (batch, heads, 1 if decode else keys, dim), (batch, few, keys, dim)
-            build = functools.partial(Inputs.random, q_shape, kv_shape, causal, getattr(torch, dtype), device)
+            build = functools.partial(
+                Inputs.random, q_shape, kv_shape, causal, getattr(torch, dtype), device
+            )
             yield Attention, build, case

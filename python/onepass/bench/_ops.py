@@ -1,7 +1,7 @@
 """What is measured: each op with its inputs, its bytes, and everybody who can compute it.
 
-A peer is a function that imports what it needs and gives a call without arguments. One that is not installed is
-reported as absent; one that fails, with its error.
+A peer is a function that imports what it needs and gives a call without arguments. One that is not
+installed is reported as absent; one that fails, with its error.
 """
 
 from collections.abc import Callable
@@ -68,7 +68,9 @@ def compiled(function: Callable[..., Any]) -> Peer:
     return build
 
 
-def with_gradient(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Inputs], Any]:
+def with_gradient(
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> Callable[[Inputs], Any]:
     """The loss and the gradient of the logits."""
 
     def run(inputs: Inputs) -> Any:
@@ -121,7 +123,9 @@ def quack_loss(inputs: Inputs) -> Call:
 def quack_training(inputs: Inputs) -> Call:
     from quack.cross_entropy import cross_entropy
 
-    return plain(with_gradient(lambda x, target: cross_entropy(x, target, reduction="mean")))(inputs)
+    return plain(with_gradient(lambda x, target: cross_entropy(x, target, reduction="mean")))(
+        inputs
+    )
 
 
 def liger_training(inputs: Inputs) -> Call:
@@ -171,7 +175,9 @@ def torch_gate(x: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return values / values.sum(-1, keepdim=True), indices
 
 
-def beside_torch(ours: Callable[[Inputs], Any], theirs: Callable[..., Any], **peers: Peer) -> dict[str, Peer]:
+def beside_torch(
+    ours: Callable[[Inputs], Any], theirs: Callable[..., Any], **peers: Peer
+) -> dict[str, Peer]:
     return {
         "onepass": plain(ours),
         "torch": plain(lambda i: theirs(i.x, i.target)),
@@ -201,7 +207,9 @@ OPS: dict[str, Op] = {
     "log_softmax": Op(
         2,
         lambda i: F.log_softmax(i.x.float(), -1),
-        beside_torch(lambda i: onepass.log_softmax(i.x), lambda x, _: F.log_softmax(x, -1), copy=copy),
+        beside_torch(
+            lambda i: onepass.log_softmax(i.x), lambda x, _: F.log_softmax(x, -1), copy=copy
+        ),
     ),
     "logsumexp": Op(
         1,
@@ -211,7 +219,12 @@ OPS: dict[str, Op] = {
     "cross_entropy": Op(
         1,
         lambda i: F.cross_entropy(i.x.float(), i.target),
-        beside_torch(lambda i: onepass.cross_entropy(i.x, i.target), F.cross_entropy, quack=quack_loss, read=read),
+        beside_torch(
+            lambda i: onepass.cross_entropy(i.x, i.target),
+            F.cross_entropy,
+            quack=quack_loss,
+            read=read,
+        ),
     ),
     "cross_entropy_training": Op(
         2,

@@ -1,8 +1,8 @@
 """What a call costs the host: tiny tensors, so that nothing is left but the way there.
 
-Calls take turns, a batch each, in another order every time: what a launch costs falls by a third while a GPU wakes up,
-and would otherwise be charged to whoever comes first, or after one that leaves the GPU alone.
-"""
+Calls take turns, a batch each, in another order every time: what a launch costs falls by a third
+while a GPU wakes up, and would otherwise be charged to whoever comes first, or after one that
+leaves the GPU alone."""
 
 import contextlib
 import random
@@ -54,7 +54,9 @@ def overhead(device: str) -> list[tuple[str, float]]:
         "q": torch.randn(1, 1, 4, 64, device=device),
     }
     here = contextlib.nullcontext()
-    where: dict[str, tuple[str, contextlib.AbstractContextManager]] = {each: (each, here) for each in _STATEMENTS}
+    where: dict[str, tuple[str, contextlib.AbstractContextManager]] = {
+        each: (each, here) for each in _STATEMENTS
+    }
     if device == "cpu":
         names |= {"array": x.numpy(), "array_out": x.numpy().copy()}
         where |= {each: (each, here) for each in _OF_NUMPY}

@@ -27,7 +27,11 @@ def environment(device: str) -> dict[str, str]:
 
     import onepass
 
-    found = {"onepass": onepass.__version__, "python": platform.python_version(), "torch": torch.__version__}
+    found = {
+        "onepass": onepass.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
     try:
         import triton
 
@@ -46,8 +50,8 @@ def environment(device: str) -> dict[str, str]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A line a case, a column a peer: µs; then our GB/s of the fewest bytes that have to move (of attention,
-    TFLOP/s), and how many times as long as ours the quickest peer's call takes."""
+    """A line a case, a column a peer: µs; then our GB/s of the fewest bytes that have to move (of
+    attention, TFLOP/s), and how many times as long as ours the quickest peer's call takes."""
     rows = list(rows)
     timed = [row for row in rows if "us" in row]
     peers = list(dict.fromkeys(row["peer"] for row in timed))
@@ -61,7 +65,11 @@ def table(rows: Iterable[Row]) -> str:
     for case, of in cases.items():
         times = [_time(of[peer]) if peer in of else "–" for peer in peers]
         ours = of.get("onepass")
-        others = [row["us"] for peer, row in of.items() if not peer.startswith("onepass") and peer not in BOUNDS]
+        others = [
+            row["us"]
+            for peer, row in of.items()
+            if not peer.startswith("onepass") and peer not in BOUNDS
+        ]
         rate = _rate(ours[rate_of(ours)]) if ours else "–"
         lead = f"{min(others) / ours['us']:.2f}" if ours and others else "–"
         lines.append([*case, *times, rate, lead])
@@ -82,12 +90,14 @@ def _rate(value: float) -> str:
 
 
 def write_json(path: str, device: str, rows: list[Row]) -> None:
-    Path(path).write_text(json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n")
+    Path(path).write_text(
+        json.dumps({"environment": environment(device), "rows": rows}, indent=1) + "\n"
+    )
 
 
 def plot(measured: dict[str, Any], path: str) -> None:
-    """Time and GB/s against columns, a pair of pictures for each op, dtype and number of rows; of attention, TFLOP/s
-    against keys."""
+    """Time and GB/s against columns, a pair of pictures for each op, dtype and number of rows; of
+    attention, TFLOP/s against keys."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -95,9 +105,14 @@ def plot(measured: dict[str, Any], path: str) -> None:
 
     rows = [row for row in measured["rows"] if "us" in row]
     everybody = list(dict.fromkeys(row["peer"] for row in rows))
-    group_of = lambda row: (row["op"], row["dtype"], row.get("group") or f"{row['rows']} rows")  # noqa: E731
+
+    def group_of(row: dict[str, Any]) -> tuple[str, str, str]:
+        return row["op"], row["dtype"], row.get("group") or f"{row['rows']} rows"
+
     groups = list(dict.fromkeys(map(group_of, rows)))
-    figure, axes = pyplot.subplots(len(groups), 2, figsize=(12, 4.2 * len(groups)), squeeze=False, layout="constrained")
+    figure, axes = pyplot.subplots(
+        len(groups), 2, figsize=(12, 4.2 * len(groups)), squeeze=False, layout="constrained"
+    )
     for (time, rate), group in zip(axes, groups):
         own = [row for row in rows if group_of(row) == group]
         kind = rate_of(own[0])
@@ -118,10 +133,16 @@ def plot(measured: dict[str, Any], path: str) -> None:
         for axis, label in ((time, "µs"), (rate, _UNITS[kind])):
             axis.set_xscale("log", base=2)
             op, dtype, said = group
-            axis.set(xlabel="keys" if "group" in own[0] else "columns", ylabel=label, title=f"{op}, {said}, {dtype}")
+            axis.set(
+                xlabel="keys" if "group" in own[0] else "columns",
+                ylabel=label,
+                title=f"{op}, {said}, {dtype}",
+            )
             axis.grid(alpha=0.3)
         time.set(yscale="log")
         time.legend(fontsize=8)
     where = measured["environment"]
-    figure.suptitle(f"{where.get('gpu') or where.get('cpu')}, torch {where['torch']}, cold L2", fontsize=10)
+    figure.suptitle(
+        f"{where.get('gpu') or where.get('cpu')}, torch {where['torch']}, cold L2", fontsize=10
+    )
     figure.savefig(path, dpi=150)

@@ -1,4 +1,5 @@
-"""Every peer of an op on every shape and dtype: first whether it is right, then how long it takes."""
+"""Every peer of an op on every shape and dtype: first whether it is right, then how
+long it takes."""
 
 import functools
 import sys
@@ -14,10 +15,13 @@ from onepass.bench._report import BOUNDS, Row, shape_of
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-Case = tuple[Any, Callable[[], Any], Row]  # an Op, what makes its inputs, and what the case is called
+# An Op, what makes its inputs, and what the case is called.
+Case = tuple[Any, Callable[[], Any], Row]
 
 
-def row_cases(command: str, shapes: list[tuple[int, ...]], dtypes: list[str], device: str) -> Iterator[Case]:
+def row_cases(
+    command: str, shapes: list[tuple[int, ...]], dtypes: list[str], device: str
+) -> Iterator[Case]:
     for name in OPS if command == "all" else [command]:
         for dtype in dtypes:
             for count, cols in shapes:
@@ -40,7 +44,9 @@ def _progress(text: str) -> None:
         print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _measure(op: Any, inputs: Any, case: Row, device: str, wanted: list[str] | None, seconds: float) -> list[Row]:
+def _measure(
+    op: Any, inputs: Any, case: Row, device: str, wanted: list[str] | None, seconds: float
+) -> list[Row]:
     rows = []
     expected = op.reference(inputs)
     for peer, build in op.peers.items():
@@ -54,7 +60,8 @@ def _measure(op: Any, inputs: Any, case: Row, device: str, wanted: list[str] | N
         except ImportError as error:
             row["absent"] = f"not installed ({error})"
         except Exception as error:  # whatever a peer does, the others are still measured
-            row["absent"] = f"failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            first_line = next(iter(str(error).splitlines()), "")
+            row["absent"] = f"failed: {type(error).__name__}: {first_line}"
         else:
             row |= {"us": times.median, "low": times.low, "high": times.high, "right": right}
             row |= op.rates(inputs, times.median)
@@ -66,6 +73,8 @@ def _agrees(result: Any, expected: torch.Tensor | None, dtype: torch.dtype) -> b
     if expected is None:
         return True
     first = result[0] if isinstance(result, tuple) else result
-    if first.shape != expected.shape:  # a peer that only has some K: what it gives is right, or it is not
+    if (
+        first.shape != expected.shape
+    ):  # a peer that only has some K: what it gives is right, or it is not
         first, expected = first[..., : expected.shape[-1]], expected[..., : first.shape[-1]]
     return torch.allclose(first.float(), expected, rtol=_TOLERANCE[dtype], atol=_TOLERANCE[dtype])

@@ -1,4 +1,5 @@
-"""How long a call takes: medians of single calls, each with nothing of its arrays left in the caches."""
+"""How long a call takes: medians of single calls, each with nothing of its arrays left
+in the caches."""
 
 import statistics
 import time
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-_FLUSH_BYTES = 512 << 20  # several times any L2, and long enough to write that the host gets ahead of the GPU
+# Several times any L2, and long enough to write that the host gets ahead of the GPU.
+_FLUSH_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)

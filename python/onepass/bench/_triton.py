@@ -1,7 +1,8 @@
-"""A fused softmax in Triton, as its tutorial teaches it and for rows of any length: what ours is measured beside.
+"""A fused softmax in Triton, as its tutorial teaches it and for rows of any length: what ours is
+measured beside.
 
-Rows that fit into a block are read once; longer ones are folded first, block by block, and read again.
-"""
+Rows that fit into a block are read once; longer ones are folded first, block by block,
+and read again."""
 
 import torch
 import triton
@@ -27,7 +28,9 @@ def _in_blocks(x, y, x_stride, y_stride, cols, BLOCK: tl.constexpr):
     top = tl.full([BLOCK], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK], tl.float32)
     for start in range(0, cols, BLOCK):
-        z = tl.load(x + row * x_stride + start + column, mask=start + column < cols, other=-float("inf"))
+        z = tl.load(
+            x + row * x_stride + start + column, mask=start + column < cols, other=-float("inf")
+        )
         z = z.to(tl.float32)
         higher = tl.maximum(top, z)
         shift = tl.where(higher == -float("inf"), 0.0, higher)
@@ -37,7 +40,9 @@ def _in_blocks(x, y, x_stride, y_stride, cols, BLOCK: tl.constexpr):
     row_total = tl.sum(total * tl.exp(top - row_top), 0)
     for start in range(0, cols, BLOCK):
         inside = start + column < cols
-        z = tl.load(x + row * x_stride + start + column, mask=inside, other=-float("inf")).to(tl.float32)
+        z = tl.load(x + row * x_stride + start + column, mask=inside, other=-float("inf")).to(
+            tl.float32
+        )
         tl.store(y + row * y_stride + start + column, tl.exp(z - row_top) / row_total, mask=inside)
 
 

@@ -1,4 +1,5 @@
-"""The ops as operators of PyTorch: with gradients, for torch.compile(fullgraph=True) and CUDA graphs.
+"""The ops as operators of PyTorch: with gradients, for torch.compile(fullgraph=True)
+and CUDA graphs.
 
     >>> import torch, onepass.torch
     >>> x = torch.zeros(2, 4, requires_grad=True)
@@ -6,11 +7,11 @@
     >>> x.grad[0].tolist()
     [-0.375, 0.125, 0.125, 0.125]
 
-softmax, log_softmax, logsumexp and cross_entropy have gradients in their first argument; scales, temperatures and
-masks are taken as constants. attention computes forward only, and says so where a gradient is asked for;
-`onepass.torch.transformers.register()` has models of Hugging Face use it. For a call without gradients,
-`onepass.softmax` and its like on the same tensors are the shortest way: they do not go through PyTorch's dispatcher.
-"""
+softmax, log_softmax, logsumexp and cross_entropy have gradients in their first argument; scales,
+temperatures and masks are taken as constants. attention computes forward only, and says so where a
+gradient is asked for; `onepass.torch.transformers.register()` has models of Hugging Face use it.
+For a call without gradients, `onepass.softmax` and its like on the same tensors are the shortest
+way: they do not go through PyTorch's dispatcher."""
 
 from onepass.torch import nn
 from onepass.torch._functions import (

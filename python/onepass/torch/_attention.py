@@ -22,12 +22,14 @@ _REST = {
     "batch_invariant": "bool",
 }
 _FORWARD_ONLY = (
-    "it computes forward only. Call it under torch.no_grad() or with detached tensors, or train with "
-    "torch.nn.functional.scaled_dot_product_attention"
+    "it computes forward only. Call it under torch.no_grad() or with detached tensors, or train "
+    "with torch.nn.functional.scaled_dot_product_attention"
 )
 
 
-def _like(q: Tensor, layout: str, dtype: torch.dtype | None, lse_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _like(
+    q: Tensor, layout: str, dtype: torch.dtype | None, lse_dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """o, and the lse: heads before tokens in either layout."""
     rows = list(q.shape[:-1])
     if layout == "bshd":
@@ -40,7 +42,9 @@ def _like_attention(q: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     return _like(q, layout, dtype, torch.float32)
 
 
-def _like_merged(a: Tensor, lse_a: Tensor, b: Tensor, lse_b: Tensor, layout: str, dtype: Any) -> tuple[Tensor, Tensor]:
+def _like_merged(
+    a: Tensor, lse_a: Tensor, b: Tensor, lse_b: Tensor, layout: str, dtype: Any
+) -> tuple[Tensor, Tensor]:
     return _like(a, layout, dtype, lse_a.dtype)
 
 

@@ -5,13 +5,26 @@ from typing import Any
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, Logits, either, operator, undifferentiable, without_gradient
+from onepass.torch._schema import (
+    LOGITS,
+    Logits,
+    either,
+    operator,
+    undifferentiable,
+    without_gradient,
+)
 
 _COUNT = len(Logits._fields)
 _DTYPES = "ScalarType? dtype, ScalarType index_dtype"
 
 # Of sample: one value for all rows, or a tensor with one a row.
-_FILTERS = {"top_k": "SymInt", "top_p": "float", "min_p": "float", "seed": "SymInt", "offset": "SymInt"}
+_FILTERS = {
+    "top_k": "SymInt",
+    "top_p": "float",
+    "min_p": "float",
+    "seed": "SymInt",
+    "offset": "SymInt",
+}
 
 
 def _few(x: Tensor, k: int, dtype: Any, index_dtype: Any) -> tuple[Tensor, Tensor]:
@@ -28,7 +41,8 @@ def _like_sample(x: Tensor, *rest: Any) -> Tensor:
 
 
 @operator(
-    f"softmax_topk(Tensor x, SymInt k, str values, bool sorted, {LOGITS}, {_DTYPES}) -> (Tensor, Tensor)",
+    f"softmax_topk(Tensor x, SymInt k, str values, bool sorted, {LOGITS}, {_DTYPES})"
+    " -> (Tensor, Tensor)",
     _like_topk,
 )
 def softmax_topk(x: Tensor, k: int, values: str, sorted: bool, *rest: Any) -> tuple[Tensor, ...]:
@@ -52,12 +66,18 @@ def sample(x: Tensor, *rest: Any) -> Tensor:
 
 
 @operator(
-    f"gate(Tensor scores, SymInt k, str score, Tensor? bias, bool renormalize, float scale, {_DTYPES})"
-    " -> (Tensor, Tensor)",
+    f"gate(Tensor scores, SymInt k, str score, Tensor? bias, bool renormalize, float scale, "
+    f"{_DTYPES}) -> (Tensor, Tensor)",
     _like_topk,
 )
 def gate(
-    scores: Tensor, k: int, score: str, bias: Tensor | None, renormalize: bool, scale: float, *rest: Any
+    scores: Tensor,
+    k: int,
+    score: str,
+    bias: Tensor | None,
+    renormalize: bool,
+    scale: float,
+    *rest: Any,
 ) -> tuple[Tensor, Tensor]:
     dtype, index_dtype = rest
     return onepass.gate(

@@ -52,7 +52,9 @@ def _row_function(name: str, summary: str) -> Any:
 
 
 softmax = _row_function("softmax", "exp(z) / Σ exp(z) along a dimension, with a gradient in x.")
-log_softmax = _row_function("log_softmax", "z − log Σ exp(z) along a dimension, with a gradient in x.")
+log_softmax = _row_function(
+    "log_softmax", "z − log Σ exp(z) along a dimension, with a gradient in x."
+)
 logsumexp = _row_function("logsumexp", "log Σ exp(z) along a dimension, with a gradient in x.")
 
 
@@ -102,7 +104,17 @@ def cross_entropy(
         dim = min(1, x.dim() - 1)
     logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
     loss, lse = _losses.cross_entropy(
-        x, target, dim, *logits, weight, ignore_index, label_smoothing, z_loss, reduction, dtype, batch_invariant
+        x,
+        target,
+        dim,
+        *logits,
+        weight,
+        ignore_index,
+        label_smoothing,
+        z_loss,
+        reduction,
+        dtype,
+        batch_invariant,
     )
     return (loss, lse) if return_lse else loss
 
@@ -171,7 +183,8 @@ def sample(
 ) -> Tensor:
     """A token of each row; the options are those of `onepass.sample`.
 
-    In a CUDA graph pass `seed` or `offset` as tensors and change what they hold: numbers are captured.
+    In a CUDA graph pass `seed` or `offset` as tensors and change what they hold:
+    numbers are captured.
 
     {logits}
 
@@ -198,7 +211,8 @@ def gate(
     dtype: torch.dtype | None = None,
     index_dtype: torch.dtype = torch.int64,
 ) -> tuple[Tensor, Tensor]:
-    """(weights, experts) of each token; the options are those of `onepass.gate`. Without a gradient.
+    """(weights, experts) of each token; the options are those of `onepass.gate`.
+    Without a gradient.
 
     Example:
         >>> onepass.torch.gate(torch.tensor([[0.0, 1.0, 1.0]]), 2)[1].tolist()
@@ -234,7 +248,8 @@ def attention(
     batch_invariant: bool = False,
     **foreign: Any,
 ) -> Any:
-    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require grad are an error.
+    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require
+    grad are an error.
 
     {attention}
     split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
@@ -253,7 +268,9 @@ def attention(
         raise NotImplementedError(f"dropout_p: {dropout_p} is not 0: attention has no dropout")
     hidden = pack_mask(mask, lengths, causal, window)
     keys = (alibi, sinks, q_offsets, kv_offsets, pages, check_pages, split)
-    o, lse = _attention.attention(q, k, v, scale, softcap, *hidden, *keys, layout, dtype, batch_invariant)
+    o, lse = _attention.attention(
+        q, k, v, scale, softcap, *hidden, *keys, layout, dtype, batch_invariant
+    )
     return (o, lse) if return_lse else o
 
 
@@ -267,7 +284,8 @@ def merge_attention(
     layout: str = "bhsd",
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(o, lse) over all the keys, from what two calls of `attention` found over different ones. Without a gradient.
+    """(o, lse) over all the keys, from what two calls of `attention` found over different ones.
+    Without a gradient.
 
     Example:
         >>> o, lse = torch.zeros(1, 8), torch.zeros(1)

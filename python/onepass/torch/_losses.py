@@ -18,13 +18,21 @@ from onepass.torch._schema import (
 
 _COUNT = len(Logits._fields)
 _TAIL = (
-    f"{LOGITS}, Tensor? weight, SymInt ignore_index, float label_smoothing, float z_loss, str reduction, "
-    "ScalarType? dtype, bool batch_invariant"
+    f"{LOGITS}, Tensor? weight, SymInt ignore_index, float label_smoothing, float z_loss, "
+    "str reduction, ScalarType? dtype, bool batch_invariant"
 )
 
 
 def _options(rest: tuple[Any, ...]) -> dict[str, Any]:
-    names = ("weight", "ignore_index", "label_smoothing", "z_loss", "reduction", "dtype", "batch_invariant")
+    names = (
+        "weight",
+        "ignore_index",
+        "label_smoothing",
+        "z_loss",
+        "reduction",
+        "dtype",
+        "batch_invariant",
+    )
     return Logits(*rest[:_COUNT]).options() | dict(zip(names, rest[_COUNT:]))
 
 
@@ -32,21 +40,28 @@ def _like_losses(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tenso
     options = _options(rest)
     rows = list(x.shape)
     del rows[dim]
-    loss = x.new_empty(rows if options["reduction"] == "none" else [], dtype=options["dtype"] or x.dtype)
-    return loss, x.new_empty(rows, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    loss = x.new_empty(
+        rows if options["reduction"] == "none" else [], dtype=options["dtype"] or x.dtype
+    )
+    return loss, x.new_empty(
+        rows, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32
+    )
 
 
 def _like_logits(x: Tensor, *rest: Any) -> Tensor:
     return x.new_empty(x.shape)
 
 
-@operator(f"cross_entropy(Tensor x, Tensor target, int dim, {_TAIL}) -> (Tensor, Tensor)", _like_losses)
+@operator(
+    f"cross_entropy(Tensor x, Tensor target, int dim, {_TAIL}) -> (Tensor, Tensor)", _like_losses
+)
 def _cross_entropy(x: Tensor, target: Tensor, dim: int, *rest: Any) -> tuple[Tensor, Tensor]:
     return onepass.cross_entropy(x, target, dim, return_lse=True, **_options(rest))
 
 
 @operator(
-    f"cross_entropy_backward(Tensor x, Tensor target, Tensor dloss, Tensor? lse, int dim, {_TAIL}) -> Tensor",
+    f"cross_entropy_backward(Tensor x, Tensor target, Tensor dloss, Tensor? lse, int dim, {_TAIL})"
+    " -> Tensor",
     _like_logits,
 )
 def _cross_entropy_backward(

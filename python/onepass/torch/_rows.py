@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 import onepass
-from onepass.torch._schema import LOGITS, SECOND, Logits, differentiable, either, operator, undifferentiable
+from onepass.torch._schema import (
+    LOGITS,
+    SECOND,
+    Logits,
+    differentiable,
+    either,
+    operator,
+    undifferentiable,
+)
 
 _COUNT = len(Logits._fields)
 _TAIL = f"{LOGITS}, ScalarType? dtype, bool batch_invariant"
@@ -55,10 +63,16 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keeps_x: bool =
     x, dim, *rest = inputs
     logits = Logits(*rest[:_COUNT])
     logits.check_constant()
-    # x is read again only for what a softcap did to it, and where the result says nothing of its elements.
+    # x is read again only for what a softcap did to it, and where the result says nothing
+    # of its elements.
     keeps_x = keeps_x or logits.softcap > 0
     ctx.save_for_backward(x if keeps_x else None, output, *logits.tensors())
-    ctx.dim, ctx.dtype, ctx.logits, ctx.batch_invariant = dim, x.dtype, logits.without_tensors(), rest[-1]
+    ctx.dim, ctx.dtype, ctx.logits, ctx.batch_invariant = (
+        dim,
+        x.dtype,
+        logits.without_tensors(),
+        rest[-1],
+    )
 
 
 def _recall(ctx: Any) -> tuple[Tensor | None, Tensor, Logits]:
@@ -85,7 +99,8 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
     rows = dy * scale / either(logits.temperature, logits.temperature_rows)
 
     def along(value: Tensor) -> Tensor:
-        return value.unsqueeze(ctx.dim) if x.dim() > 0 else value  # a scalar is a row without a dimension
+        # A scalar is a row without a dimension.
+        return value.unsqueeze(ctx.dim) if x.dim() > 0 else value
 
     dx = weights * along(rows)
     if logits.softcap > 0:
@@ -97,5 +112,7 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
 softmax = _with_gradient("softmax")
 log_softmax = _with_gradient("log_softmax")
 logsumexp = differentiable(
-    _forward("logsumexp", _like_rows), functools.partial(_remember, keeps_x=True), _logsumexp_gradient
+    _forward("logsumexp", _like_rows),
+    functools.partial(_remember, keeps_x=True),
+    _logsumexp_gradient,
 )

@@ -1,8 +1,9 @@
-"""What operators of PyTorch look like here: the arguments that they share, and how each one is made known.
+"""What operators of PyTorch look like here: the arguments that they share, and how each
+one is made known.
 
-An operator's schema knows no "number or tensor" and no nested tuples, so what `onepass.softmax` takes as `scale`,
-`mask` or `window` is several arguments of the operator. `Logits` is that list, in the schema's order.
-"""
+An operator's schema knows no "number or tensor" and no nested tuples, so what `onepass.softmax`
+takes as `scale`, `mask` or `window` is several arguments of the operator. `Logits` is that list, in
+the schema's order."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -13,8 +14,14 @@ from torch import Tensor
 
 _LIBRARY = torch.library.Library("onepass", "FRAGMENT")
 
-MASK = "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, SymInt window_left, SymInt window_right"
-LOGITS = f"float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, float softcap, {MASK}"
+MASK = (
+    "Tensor? boolean, Tensor? additive, Tensor? lengths, bool causal, "
+    "SymInt window_left, SymInt window_right"
+)
+LOGITS = (
+    "float scale, Tensor? scale_rows, float temperature, Tensor? temperature_rows, "
+    f"float softcap, {MASK}"
+)
 
 SECOND = "second derivatives are not there"
 
@@ -27,10 +34,19 @@ def pack_mask(mask: Any, lengths: Tensor | None, causal: bool, window: Any) -> t
     if len(boolean) > 1 or len(additive) > 1:
         raise ValueError("mask: two parts of the same sort")
     left, right = window or (-1, -1)
-    return (boolean[0] if boolean else None, additive[0] if additive else None, lengths, causal, left, right)
+    return (
+        boolean[0] if boolean else None,
+        additive[0] if additive else None,
+        lengths,
+        causal,
+        left,
+        right,
+    )
 
 
-def mask_options(boolean: Any, additive: Any, lengths: Any, causal: bool, left: int, right: int) -> dict[str, Any]:
+def mask_options(
+    boolean: Any, additive: Any, lengths: Any, causal: bool, left: int, right: int
+) -> dict[str, Any]:
     """The arguments of MASK, as the functions of `onepass` take them."""
     parts = tuple(part for part in (boolean, additive) if part is not None)
     return {"mask": parts or None, "lengths": lengths, "causal": causal, "window": (left, right)}
@@ -74,12 +90,17 @@ class Logits(NamedTuple):
         return self.scale_rows, self.temperature_rows, self.boolean, self.additive, self.lengths
 
     def with_tensors(self, tensors: Iterable[Tensor | None]) -> "Logits":
-        """The same with its tensors replaced: autograd keeps them apart from the other arguments."""
-        new: dict[str, Any] = {name: value for name, value in zip(_TENSORS, tensors) if value is not None}
+        """The same with its tensors replaced: autograd keeps them apart from the
+        other arguments."""
+        new: dict[str, Any] = {
+            name: value for name, value in zip(_TENSORS, tensors) if value is not None
+        }
         return self._replace(**new) if new else self
 
     def without_tensors(self) -> "Logits":
-        none: dict[str, Any] = {name: None for name, value in zip(_TENSORS, self.tensors()) if value is not None}
+        none: dict[str, Any] = {
+            name: None for name, value in zip(_TENSORS, self.tensors()) if value is not None
+        }
         return self._replace(**none) if none else self
 
     def check_constant(self) -> None:
@@ -93,7 +114,9 @@ def check_constant(**tensors: Tensor | None) -> None:
     """None of them has a gradient; one that is asked for must not be left out in silence."""
     for name, value in tensors.items():
         if value is not None and value.requires_grad:
-            raise NotImplementedError(f"{name}: requires grad, but only the first argument has a gradient")
+            raise NotImplementedError(
+                f"{name}: requires grad, but only the first argument has a gradient"
+            )
 
 
 def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
@@ -116,7 +139,8 @@ def either(value: Any, rows: Tensor | None) -> Any:
 
 
 def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Makes a function an operator `onepass::…` of the schema, and `fake` what it does to shapes and dtypes alone."""
+    """Makes a function an operator `onepass::…` of the schema, and `fake` what it does to shapes
+    and dtypes alone."""
     name, parenthesis, rest = schema.partition("(")
     torch.library.define(f"onepass::{name}", parenthesis + rest)
 
@@ -134,12 +158,15 @@ _KERNELS: dict[Any, Callable[..., Any]] = {}
 
 
 def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
-    """`fake` for tensors of one device. Of two the kernel refuses them; but where one of them is on the meta device,
-    the kernel is never called, and a result that is not would have nothing in it."""
+    """`fake` for tensors of one device. Of two the kernel refuses them; but where one of them
+    is on the meta device, the kernel is never called, and a result that is not would have
+    nothing in it."""
     names = [argument.name for argument in op._schema.arguments]
 
     def checked(*inputs: Any) -> Any:
-        tensors = [(name, value.device) for name, value in zip(names, inputs) if isinstance(value, Tensor)]
+        tensors = [
+            (name, value.device) for name, value in zip(names, inputs) if isinstance(value, Tensor)
+        ]
         first, device = tensors[0]
         for name, other in tensors:
             if other != device:
@@ -149,13 +176,15 @@ def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
+def differentiable(
+    op: Any, remember: Callable[..., None], gradient: Callable[..., Any]
+) -> Callable[..., Any]:
     """Gives an operator a gradient in its first argument: `remember(ctx, inputs, output)`, then
     `gradient(ctx, *grads)`. The quickest way to call it comes back.
 
-    What torch.library.register_autograd does, less its look at the defaults of every argument, which takes longer
-    than all the rest of a call where there are as many arguments as here. Autograd sees one of them.
-    """
+    What torch.library.register_autograd does, less its look at the defaults of every argument,
+    which takes longer than all the rest of a call where there are as many arguments as here.
+    Autograd sees one of them."""
     function = _KERNELS[op]
 
     class Function(torch.autograd.Function):
@@ -181,8 +210,8 @@ def differentiable(op: Any, remember: Callable[..., None], gradient: Callable[..
 
 
 def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
-    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence. The quickest way to
-    call it comes back."""
+    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence. The
+    quickest way to call it comes back."""
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         if _wants_gradient(inputs):
@@ -194,7 +223,8 @@ def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
 
 
 def without_gradient(op: Any) -> None:
-    """Has an operator take any tensor: its results are integers, of which nobody expects a gradient."""
+    """Has an operator take any tensor: its results are integers, of which nobody
+    expects a gradient."""
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         with torch.no_grad():
@@ -204,8 +234,8 @@ def without_gradient(op: Any) -> None:
 
 
 def _unseen(op: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator, or, where nobody would see it, its kernel: PyTorch takes several times as long to call an operator
-    whose kernel is Python as the kernel itself takes."""
+    """The operator, or, where nobody would see it, its kernel: PyTorch takes several times as long
+    to call an operator whose kernel is Python as the kernel itself takes."""
     function = _KERNELS[op]
 
     def call(*inputs: Any) -> Any:
@@ -231,8 +261,8 @@ _R = TypeVar("_R")
 
 
 def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody would see the operator
-    and no gradient is wanted."""
+    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody
+    would see the operator and no gradient is wanted."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
@@ -249,7 +279,8 @@ def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callabl
 
 
 def _watching() -> bool:
-    """Whether somebody wants to see operators: a compiler, a mode, a transform, a trace or a profiler."""
+    """Whether somebody wants to see operators: a compiler, a mode, a transform, a trace
+    or a profiler."""
     return (
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0
@@ -261,10 +292,15 @@ def _watching() -> bool:
 
 
 def _usual(values: Iterable[Any], but_gradients: bool = False) -> bool:
-    """Whether none is a tensor that wants more than numbers and a gradient: to see what is done to it, say."""
+    """Whether none is a tensor that wants more than numbers and a gradient: to see what is
+    done to it, say."""
     for value in values:
         if isinstance(value, Tensor):
-            if type(value) not in _PLAIN or value.is_meta or (but_gradients and value.requires_grad):
+            if (
+                type(value) not in _PLAIN
+                or value.is_meta
+                or (but_gradients and value.requires_grad)
+            ):
                 return False
         elif type(value) is tuple and not _usual(value, but_gradients):
             return False

@@ -34,7 +34,8 @@ class Softmax(_WithOptions):
 
 
 class CrossEntropyLoss(_WithOptions):
-    """`onepass.torch.cross_entropy` with class weights and its options; classes are the second dimension, as in torch.
+    """`onepass.torch.cross_entropy` with class weights and its options; classes are the second
+    dimension, as in torch.
 
     Example:
         >>> onepass.torch.nn.CrossEntropyLoss(label_smoothing=0.1)

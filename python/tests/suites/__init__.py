@@ -1,1 +1,2 @@
-"""Other projects' tests, run on onepass: each case passes, passes adapted, or is refused by a clear error."""
+"""Other projects' tests, run on onepass: each case passes, passes adapted, or is refused by
+a clear error."""

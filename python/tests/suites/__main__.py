@@ -1,4 +1,5 @@
-"""Writes the tables of docs/peers-suites.md: `python -m suites`, in python/tests, with the packages of its tests."""
+"""Writes the tables of docs/peers-suites.md: `python -m suites`, in python/tests, with the packages
+of its tests."""
 
 from suites import models, onnx_cases, opinfo, table, torch_errors
 

@@ -23,7 +23,10 @@ class Refusal:
         except self.error as error:
             assert self.says in str(error), f"{self.why}: {error!r} does not say {self.says!r}"
         else:
-            pytest.fail(f"{self.why}: supported now. Take the refusal out of python/tests/suites, then make suites")
+            pytest.fail(
+                f"{self.why}: supported now. Take the refusal out of python/tests/suites, "
+                "then make suites"
+            )
 
 
 @dataclass
@@ -34,9 +37,9 @@ class Case:
     straight: ours in its place, with arguments of the same meaning.
     check: compares a result with the suite's.
     refusal: where `straight` cannot be. It is then tested that it is refused.
-    adapted: what was done instead, and why. Empty: nothing, so that a case with a refusal is not supported.
-    instead: the call that was adapted; of a case that is not supported, what is left of it.
-    """
+    adapted: what was done instead, and why. Empty: nothing, so that a case with a refusal is
+    not supported. instead: the call that was adapted; of a case that is not supported, what
+    is left of it."""
 
     op: str
     name: str

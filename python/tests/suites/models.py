@@ -13,8 +13,9 @@ from onepass.torch import transformers as ours
 TOKENS = 12  # that are generated
 
 _SIZES = {
-    "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 128, "pad_token_id": 0, "initializer_range": 0.2,  # for weights that are far from even
+    "vocab_size": 97, "hidden_size": 64, "intermediate_size": 96,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 128,
+    "pad_token_id": 0, "initializer_range": 0.2,  # for weights that are far from even
 }  # fmt: skip
 _GROUPED = _SIZES | {"num_key_value_heads": 2, "head_dim": 16}
 _CAUSAL, _MASKED, _PAIR = "AutoModelForCausalLM", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM"
@@ -33,14 +34,14 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "GPT2": (
         "learned positions", _CAUSAL,
-        {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128, "initializer_range": 0.2,
-         "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+        {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128,
+         "initializer_range": 0.2, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
     ),
     "Bert": ("an encoder", _MASKED, _SIZES),
     "T5": (
         "a position bias, cross-attention", _PAIR,
-        {"vocab_size": 97, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4, "pad_token_id": 0,
-         "eos_token_id": 1, "decoder_start_token_id": 0},
+        {"vocab_size": 97, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4,
+         "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0},
     ),
 }  # fmt: skip
 
@@ -59,9 +60,12 @@ def cases_of(family: str) -> list[Case]:
         if kind != _MASKED:
             tokens = functools.partial(_generated, family, padded)
             made.append(_case(family, f"{TOKENS} tokens{where}", tokens, _equal))
-    # GPT-2's layers do not pass on that their weights are asked for, and none but the eager ones return them.
+    # GPT-2's layers do not pass on that their weights are asked for, and none but the eager
+    # ones return them.
     if family != "GPT2":
-        refusal = Refusal("the weights: they are never in memory", NotImplementedError, "output_attentions")
+        refusal = Refusal(
+            "the weights: they are never in memory", NotImplementedError, "output_attentions"
+        )
         weights = functools.partial(_logits, family, False, "onepass", output_attentions=True)
         made.append(_refused(family, "weights", weights, refusal))
     says = "forward only" if "dropout" not in repr(_model(family, "onepass")) else "dropout"
@@ -70,7 +74,9 @@ def cases_of(family: str) -> list[Case]:
     return made
 
 
-def _case(family: str, name: str, run: Callable[[str], torch.Tensor], compare: Callable[..., None]) -> Case:
+def _case(
+    family: str, name: str, run: Callable[[str], torch.Tensor], compare: Callable[..., None]
+) -> Case:
     check = lambda result: compare(result, run("eager"))  # noqa: E731
     return Case(family, name, functools.partial(run, "onepass"), check, part=FAMILIES[family][0])
 
@@ -94,7 +100,9 @@ def _model(family: str, implementation: str) -> Any:
     _, kind, sizes = FAMILIES[family]
     config = getattr(transformers, f"{family}Config")(**sizes)  # a model keeps it and writes to it
     torch.manual_seed(0)
-    model = getattr(transformers, kind).from_config(config, attn_implementation=implementation).eval()
+    model = (
+        getattr(transformers, kind).from_config(config, attn_implementation=implementation).eval()
+    )
     assert model.config._attn_implementation == implementation
     return model
 

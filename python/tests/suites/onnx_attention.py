@@ -15,7 +15,8 @@ def attention(node: Node) -> Case:
 
 
 class _Mapping:
-    """Our arguments: `straight` as the node has them, `options` with what has to be done about them."""
+    """Our arguments: `straight` as the node has them, `options` with what has to be
+    done about them."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -26,7 +27,9 @@ class _Mapping:
         self.arrays = self._heads()
         self._put_past_first()
         self.narrow = self.arrays
-        self.straight = {name: node.attributes[name] for name in ("scale", "softcap") if name in node.attributes}
+        self.straight = {
+            name: node.attributes[name] for name in ("scale", "softcap") if name in node.attributes
+        }
         self.straight["layout"] = self.layout
         if "nonpad_kv_seqlen" in node.inputs:
             self.straight["lengths"] = node.inputs["nonpad_kv_seqlen"]
@@ -40,7 +43,9 @@ class _Mapping:
         arrays = [self.node.inputs[name] for name in "QKV"]
         if self.layout == "bhsd":
             return arrays
-        heads = [self.node.attributes[name] for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+        heads = [
+            self.node.attributes[name] for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")
+        ]
         return [array.reshape(*array.shape[:2], count, -1) for array, count in zip(arrays, heads)]
 
     def _put_past_first(self) -> None:
@@ -64,7 +69,8 @@ class _Mapping:
         self.options["mask"] = mask
 
     def _place_queries(self) -> None:
-        """Ours has query q of Q at key q + K − Q. So has theirs where lengths are given; else it is at q + past."""
+        """Ours has query q of Q at key q + K − Q. So has theirs where lengths are given; else it
+        is at q + past."""
         attributes, inputs = self.node.attributes, self.node.inputs
         causal = bool(attributes.get("is_causal", 0))
         left, right = (attributes.get(f"{side}_window_size", -1) for side in ("left", "right"))
@@ -72,7 +78,12 @@ class _Mapping:
         self.straight |= place
         queries, keys = (array.shape[self.tokens] for array in self.arrays[:2])
         past = inputs["past_key"].shape[2] if "past_key" in inputs else 0
-        if not causal and (left, right) == (-1, -1) or "lengths" in self.options or past + queries == keys:
+        if (
+            not causal
+            and (left, right) == (-1, -1)
+            or "lengths" in self.options
+            or past + queries == keys
+        ):
             self.options |= place
             return
         ahead = np.arange(keys) - np.arange(queries)[:, None] - past
@@ -83,7 +94,9 @@ class _Mapping:
             self.options["mask"] = visible
         else:
             self.options["mask"] = mask & visible if mask.dtype == bool else (visible, mask)
-        self.adapted.append("the diagonal is given as a mask: ours ends at the last key, theirs begins at the first")
+        self.adapted.append(
+            "the diagonal is given as a mask: ours ends at the last key, theirs begins at the first"
+        )
 
     def _fill_heads(self) -> None:
         q, _, v = self.arrays
@@ -91,7 +104,9 @@ class _Mapping:
             return
         self.options.setdefault("scale", 1 / math.sqrt(q.shape[-1]))
         dim = -(-max(q.shape[-1], v.shape[-1]) // 8) * 8
-        self.arrays = [np.pad(array, [(0, 0)] * 3 + [(0, dim - array.shape[-1])]) for array in self.arrays]
+        self.arrays = [
+            np.pad(array, [(0, 0)] * 3 + [(0, dim - array.shape[-1])]) for array in self.arrays
+        ]
         # Before the mask's: dims are looked at first.
         says = "q: dim" if q.shape[-1] % 8 else "v: shape"
         self.refusals.insert(0, Refusal("v of a dim of its own, or a dim that 8 does not divide", ValueError, says))
@@ -109,9 +124,15 @@ class _Mapping:
             return self._call(self.narrow, self.straight)
 
         if "qk_matmul_output" in self.node.outputs:
-            self.straight["qk_matmul_output_mode"] = self.node.attributes.get("qk_matmul_output_mode", 0)
+            self.straight["qk_matmul_output_mode"] = self.node.attributes.get(
+                "qk_matmul_output_mode", 0
+            )
             why = "the scores as an output: they are never in memory"
-            return self.node.case(straight, refusal=Refusal(why, TypeError, "qk_matmul_output_mode"), instead=instead)
+            return self.node.case(
+                straight, refusal=Refusal(why, TypeError, "qk_matmul_output_mode"), instead=instead
+            )
         if self.refusals:
-            return self.node.case(straight, refusal=self.refusals[0], adapted=tuple(self.adapted), instead=instead)
+            return self.node.case(
+                straight, refusal=self.refusals[0], adapted=tuple(self.adapted), instead=instead
+            )
         return self.node.case(instead, adapted=tuple(self.adapted))

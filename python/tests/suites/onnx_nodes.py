@@ -1,4 +1,5 @@
-"""The node tests of ONNX's backend suite, and the models in it that were converted from PyTorch's."""
+"""The node tests of ONNX's backend suite, and the models in it that were converted
+from PyTorch's."""
 
 import importlib
 import warnings
@@ -13,7 +14,8 @@ from onnx import helper, numpy_helper
 from suites.case import Case
 
 MODULES = (
-    "softmax", "logsoftmax", "reduce_log_sum_exp", "softmax_cross_entropy_loss", "topk", "hardmax", "attention",
+    "softmax", "logsoftmax", "reduce_log_sum_exp", "softmax_cross_entropy_loss", "topk",
+    "hardmax", "attention",
 )  # fmt: skip
 
 
@@ -24,7 +26,8 @@ class Node:
     name: str
     op: str
     attributes: dict[str, Any]
-    inputs: dict[str, np.ndarray]  # those that are there, by the names that the op's specification has
+    # Those that are there, by the names that the op's specification has.
+    inputs: dict[str, np.ndarray]
     outputs: dict[str, np.ndarray]
     opset: int
 
@@ -38,7 +41,9 @@ class Node:
             assert result.dtype == expected.dtype
             # As ONNX's own runner has it, but for NaN and inf, which are compared, too.
             rtol = 2**-6 if expected.dtype.name == "bfloat16" else 1e-3
-            np.testing.assert_allclose(result.astype("float64"), expected.astype("float64"), rtol=rtol, atol=1e-7)
+            np.testing.assert_allclose(
+                result.astype("float64"), expected.astype("float64"), rtol=rtol, atol=1e-7
+            )
 
 
 def nodes(ops: Container[str]) -> Iterator[Node]:
@@ -63,10 +68,15 @@ def _node(name: str, model: onnx.ModelProto, inputs: list[Any], outputs: list[An
     node = model.graph.node[-1]  # before it there is at most the sign of test_Softmin
     opset = model.opset_import[0].version
     schema = onnx.defs.get_schema(node.op_type, opset)
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    attributes = {
+        attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+    }
     named = [
         dict(zip([formal.name for formal, actual in zip(specified, actuals) if actual], arrays))
-        for specified, actuals, arrays in ((schema.inputs, node.input, inputs), (schema.outputs, node.output, outputs))
+        for specified, actuals, arrays in (
+            (schema.inputs, node.input, inputs),
+            (schema.outputs, node.output, outputs),
+        )
     ]
     return Node(name, node.op_type, attributes, *named, opset)
 

@@ -1,4 +1,5 @@
-"""The samples of PyTorch's own operator tests (OpInfo), forward and gradient, in each dtype of ours."""
+"""The samples of PyTorch's own operator tests (OpInfo), forward and gradient, in each
+dtype of ours."""
 
 import functools
 import warnings
@@ -15,7 +16,8 @@ import onepass.torch
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 
-# Scores of the samples of attention go up to 200, and half an ulp of that is an error of 8e-6 in a weight.
+# Scores of the samples of attention go up to 200, and half an ulp of that is an error of
+# 8e-6 in a weight.
 _LARGE_SCORES = "float32, large scores"
 _TOLERANCE = TOLERANCE | {_LARGE_SCORES: 5e-5}
 
@@ -45,12 +47,20 @@ class Mapped:
 def _softmax(function: Callable[..., Any], scale: float = 1.0) -> Callable[..., Mapped]:
     options = {} if scale == 1 else {"scale": scale}
 
-    def mapped(x: Tensor, dim: int, dtype: torch.dtype | None = None, mask: Tensor | None = None) -> Mapped:
-        given = options | {name: value for name, value in (("dtype", dtype), ("mask", mask)) if value is not None}
+    def mapped(
+        x: Tensor, dim: int, dtype: torch.dtype | None = None, mask: Tensor | None = None
+    ) -> Mapped:
+        given = options | {
+            name: value for name, value in (("dtype", dtype), ("mask", mask)) if value is not None
+        }
         result = Mapped(lambda x: function(x, dim, **given))
         if dtype == torch.float64 and x.dtype != dtype:
-            result.adapted = ("to float32's accuracy: theirs converts x to float64 first, ours the result",)
-            result.tolerance = str(x.dtype).removeprefix("torch.") if x.dtype == torch.float32 else "float32"
+            result.adapted = (
+                "to float32's accuracy: theirs converts x to float64 first, ours the result",
+            )
+            result.tolerance = (
+                str(x.dtype).removeprefix("torch.") if x.dtype == torch.float32 else "float32"
+            )
         if mask is not None:
             _hide(result, x, dim, mask, 0.0 if "log" not in function.__name__ else -torch.inf)
         return result
@@ -63,7 +73,8 @@ def _safe_softmax(x: Tensor, dim: int) -> Mapped:
 
 
 def _hide(mapped: Mapped, x: Tensor, dims: Any, mask: Tensor, value: float) -> None:
-    """What our contract has of rows that are hidden as a whole, and of a hidden logit's gradient."""
+    """What our contract has of rows that are hidden as a whole, and of a hidden
+    logit's gradient."""
     visible = torch.broadcast_to(mask, x.shape)
     mapped.hidden = ~visible
     if x.dim() and not visible.any(dims, keepdim=True).all():
@@ -72,7 +83,9 @@ def _hide(mapped: Mapped, x: Tensor, dims: Any, mask: Tensor, value: float) -> N
         mapped.expected = lambda result: torch.where(empty.broadcast_to(result.shape), value, result)
 
 
-def _logsumexp(x: Tensor, dims: Any = None, keepdim: bool = False, mask: Tensor | None = None) -> Mapped:
+def _logsumexp(
+    x: Tensor, dims: Any = None, keepdim: bool = False, mask: Tensor | None = None
+) -> Mapped:
     dims = [dims] if isinstance(dims, int) else list(range(x.dim())) if not dims else list(dims)
     given = {} if mask is None else {"mask": mask}
     if len(dims) == 1 or x.dim() == 0:
@@ -90,9 +103,15 @@ def _logsumexp(x: Tensor, dims: Any = None, keepdim: bool = False, mask: Tensor 
             rows = x.movedim(dims, list(range(-len(dims), 0)))
             masks = {}
             if mask is not None:
-                masks["mask"] = mask.broadcast_to(x.shape).movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
+                masks["mask"] = (
+                    mask.broadcast_to(x.shape)
+                    .movedim(dims, list(range(-len(dims), 0)))
+                    .flatten(-len(dims))
+                )
             y = onepass.torch.logsumexp(rows.flatten(-len(dims)), **masks)
-            return y.reshape([1 if i in dims else n for i, n in enumerate(x.shape)]) if keepdim else y
+            return (
+                y.reshape([1 if i in dims else n for i, n in enumerate(x.shape)]) if keepdim else y
+            )
 
         result = Mapped(
             lambda x: onepass.torch.logsumexp(x, tuple(dims), **given),
@@ -103,7 +122,9 @@ def _logsumexp(x: Tensor, dims: Any = None, keepdim: bool = False, mask: Tensor 
     return result
 
 
-def _masked_logsumexp(x: Tensor, dim: Any = None, keepdim: bool = False, mask: Tensor | None = None) -> Mapped:
+def _masked_logsumexp(
+    x: Tensor, dim: Any = None, keepdim: bool = False, mask: Tensor | None = None
+) -> Mapped:
     return _logsumexp(x, dim, keepdim, mask)
 
 
@@ -117,7 +138,10 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
         return x.gather(dim, indices) if x.dim() else x[indices], indices
 
     def instead(x: Tensor) -> Any:
-        return tuple(result.movedim(-1, dim) for result in onepass.torch.topk(x.movedim(dim, -1), k, sorted=sorted))
+        return tuple(
+            result.movedim(-1, dim)
+            for result in onepass.torch.topk(x.movedim(dim, -1), k, sorted=sorted)
+        )
 
     assert largest, "no sample wants the smallest"
     no_gradient = Refusal("gradients", NotImplementedError, "has no gradient")
@@ -148,20 +172,26 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
 
 
 def _attention(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
-    enable_gqa: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, enable_gqa: bool = False,
 ) -> Mapped:  # fmt: skip
     options = {} if attn_mask is None else {"mask": attn_mask}
     keys = k.shape[-2]
     no_gradient = Refusal("gradients", NotImplementedError, "has no gradient")
     if dropout_p:
         refusal = Refusal("dropout", (TypeError, NotImplementedError), "dropout_p")
-        straight = functools.partial(onepass.torch.attention, k=k, v=v, causal=is_causal, dropout_p=dropout_p)
+        straight = functools.partial(
+            onepass.torch.attention, k=k, v=v, causal=is_causal, dropout_p=dropout_p
+        )
         return Mapped(straight, refusal, gradient=Mapped(straight, refusal))
     if q.dtype == torch.float64:
         straight = functools.partial(onepass.torch.attention, k=_four(k), v=_four(v), **options)
         refusal = Refusal("float64", ValueError, "q: dtype f64")
-        return Mapped(lambda q: straight(_four(q)), refusal, gradient=Mapped(lambda q: straight(_four(q)), no_gradient))
+        return Mapped(
+            lambda q: straight(_four(q)),
+            refusal,
+            gradient=Mapped(lambda q: straight(_four(q)), no_gradient),
+        )
     adapted = []
     refusal = None
     if q.dim() == 3 and k.dim() == 3:
@@ -172,7 +202,9 @@ def _attention(
         adapted.append("q is expanded to the batch of k: ours has the batch in all three")
     if is_causal and q.shape[-2] != keys:
         options["mask"] = torch.ones(q.shape[-2], keys, dtype=torch.bool).tril()
-        adapted.append("the diagonal is given as a mask: ours ends at the last key, theirs begins at the first")
+        adapted.append(
+            "the diagonal is given as a mask: ours ends at the last key, theirs begins at the first"
+        )
     elif is_causal:
         options["causal"] = True
 
@@ -201,8 +233,10 @@ def _four(tensor: Tensor) -> Tensor:
 def _softmax_backward(dy: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Mapped:
     result = Mapped(lambda dy: onepass.softmax_backward(y, dy, dim))
     result.gradient = Mapped(
-        lambda dy: torch.ops.onepass.softmax_backward(y, dy, None, dim, 1.0, None, 1.0, None, 0.0, None, None, None,
-                                                      False, -1, -1, None, False),
+        lambda dy: torch.ops.onepass.softmax_backward(
+            y, dy, None, dim, 1.0, None, 1.0, None, 0.0, None, None, None,
+            False, -1, -1, None, False,
+        ),
         Refusal("second derivatives", NotImplementedError, "softmax_backward has no gradient"),
     )  # fmt: skip
     return result
@@ -251,7 +285,9 @@ def cases(name: str, variant: str, dtype: str) -> list[Case]:
     made = []
     for number, sample in enumerate(samples):
         wants_gradient = isinstance(sample.input, Tensor) and sample.input.requires_grad
-        sample = sample.transform(lambda value: value.detach() if isinstance(value, Tensor) else value)
+        sample = sample.transform(
+            lambda value: value.detach() if isinstance(value, Tensor) else value
+        )
         mapped = MAPPINGS[name, variant](sample.input, *sample.args, **sample.kwargs)
         title = " ".join(filter(None, (name.removeprefix("torch.ops."), variant)))
         label = f"{dtype} {number}"
@@ -279,11 +315,16 @@ def _forward(op: Any, sample: Any, mapped: Mapped, title: str, label: str, dtype
         assert result.dtype == theirs.dtype
         _assert_close(result, mapped.expected(exact), mapped.tolerance or dtype)
 
-    calls = [function and functools.partial(function, sample.input) for function in (mapped.straight, mapped.instead)]
+    calls = [
+        function and functools.partial(function, sample.input)
+        for function in (mapped.straight, mapped.instead)
+    ]
     return Case(title, label, calls[0], check, mapped.refusal, mapped.adapted, calls[1])
 
 
-def _gradient(op: Any, sample: Any, mapped: Mapped, title: str, label: str, forward: Mapped) -> Case:
+def _gradient(
+    op: Any, sample: Any, mapped: Mapped, title: str, label: str, forward: Mapped
+) -> Case:
     adapted = mapped.adapted
     hidden = forward.hidden if "log" in title else None
     if hidden is not None and hidden.any():
@@ -294,7 +335,9 @@ def _gradient(op: Any, sample: Any, mapped: Mapped, title: str, label: str, forw
             leaf = x.clone().requires_grad_()
             result = function(leaf)
             result = result[0] if isinstance(result, tuple) else result
-            dy = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(sample.input.dtype)
+            dy = torch.randn(result.shape, generator=torch.Generator().manual_seed(1)).to(
+                sample.input.dtype
+            )
             result.backward((dy if hidden is None else dy.masked_fill(hidden, 0)).to(result.dtype))
             return leaf.grad
 
@@ -302,7 +345,9 @@ def _gradient(op: Any, sample: Any, mapped: Mapped, title: str, label: str, forw
 
     def check(gradient: Tensor) -> None:
         arguments, options = _wide(sample.args), _wide(sample.kwargs)
-        expected = of(mapped.reference or (lambda x: op(x, *arguments, **options)), sample.input.double())()
+        expected = of(
+            mapped.reference or (lambda x: op(x, *arguments, **options)), sample.input.double()
+        )()
         if forward.expected is not _same:
             expected = torch.nan_to_num(expected, nan=0.0)
         assert gradient.dtype == sample.input.dtype
@@ -310,8 +355,8 @@ def _gradient(op: Any, sample: Any, mapped: Mapped, title: str, label: str, forw
 
     refusal = mapped.refusal or mapped.no_gradient
     return Case(
-        title, label, of(mapped.straight, sample.input), check, refusal, adapted, of(mapped.instead, sample.input),
-        part="gradient",
+        title, label, of(mapped.straight, sample.input), check, refusal, adapted,
+        of(mapped.instead, sample.input), part="gradient",
     )  # fmt: skip
 
 
@@ -323,7 +368,11 @@ def _wide(value: Any) -> Any:
         return {name: _wide(part) for name, part in value.items()}
     if isinstance(value, torch.dtype):
         return torch.float64
-    return tuple(map(_wide, value)) if isinstance(value, (tuple, list)) and not _is_ints(value) else value
+    return (
+        tuple(map(_wide, value))
+        if isinstance(value, (tuple, list)) and not _is_ints(value)
+        else value
+    )
 
 
 def _is_ints(value: Any) -> bool:
@@ -333,4 +382,6 @@ def _is_ints(value: Any) -> bool:
 def _assert_close(result: Tensor, exact: Tensor, dtype: str) -> None:
     assert result.shape == exact.shape
     tolerance = _TOLERANCE[dtype]
-    torch.testing.assert_close(result.double(), exact.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+    torch.testing.assert_close(
+        result.double(), exact.double(), rtol=tolerance, atol=tolerance, equal_nan=True
+    )

@@ -13,7 +13,8 @@ PAGE = Path(__file__).parents[3] / "docs/peers-suites.md"
 
 
 def check(name: str, package: str, cases: Iterable[Case]) -> None:
-    """Whether the page has what these cases come to. Of other versions of the package it does not have to."""
+    """Whether the page has what these cases come to. Of other versions of the package it
+    does not have to."""
     page, expected = PAGE.read_text(encoding="utf-8"), tables(package, cases)
     found = _block(name).search(page)
     assert found, f"{PAGE} has no block of {name}"
@@ -24,7 +25,9 @@ def check(name: str, package: str, cases: Iterable[Case]) -> None:
 
 def write(name: str, package: str, cases: Iterable[Case]) -> None:
     page, new = PAGE.read_text(encoding="utf-8"), tables(package, cases)
-    PAGE.write_text(_block(name).sub(lambda found: found[1] + new + found[3], page), encoding="utf-8")
+    PAGE.write_text(
+        _block(name).sub(lambda found: found[1] + new + found[3], page), encoding="utf-8"
+    )
 
 
 def _block(name: str) -> re.Pattern[str]:
@@ -40,8 +43,13 @@ def tables(package: str, cases: Iterable[Case]) -> str:
     cases = list(cases)
     counts = Counter((case.op, case.part, case.outcome) for case in cases)
     parts = dict.fromkeys((case.op, case.part) for case in cases)
-    rows = [[", ".join(filter(None, part)), *(counts[part + (outcome,)] for outcome in OUTCOMES)] for part in parts]
-    rows.append(["all", *(sum(row[column] for row in rows) for column in range(1, len(OUTCOMES) + 1))])
+    rows = [
+        [", ".join(filter(None, part)), *(counts[part + (outcome,)] for outcome in OUTCOMES)]
+        for part in parts
+    ]
+    rows.append(
+        ["all", *(sum(row[column] for row in rows) for column in range(1, len(OUTCOMES) + 1))]
+    )
     lines = [_version(package), *_markdown(["", *OUTCOMES], rows)]
     for outcome in OUTCOMES[1:]:
         reasons: dict[str, Counter[str]] = {}
@@ -53,7 +61,9 @@ def tables(package: str, cases: Iterable[Case]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown(columns: list[str], rows: list[list[object]], numbers: int = len(OUTCOMES)) -> list[str]:
+def _markdown(
+    columns: list[str], rows: list[list[object]], numbers: int = len(OUTCOMES)
+) -> list[str]:
     rule = "|" + "---|" * (len(columns) - numbers) + "---:|" * numbers
     return [_row(columns), rule, *map(_row, rows)]
 

@@ -30,7 +30,13 @@ def _refused(name: str, theirs: Callable[[], Any], own: Callable[[], Any], says:
     return Case(OP, name, lambda: _error_of(own), check)
 
 
-def _taken(name: str, theirs: Callable[[], Any], own: Callable[[], Any], same_as: Callable[[], Any], why: str) -> Case:
+def _taken(
+    name: str,
+    theirs: Callable[[], Any],
+    own: Callable[[], Any],
+    same_as: Callable[[], Any],
+    why: str,
+) -> Case:
     def check(result: Any) -> None:
         assert _error_of(theirs) is not None, "PyTorch takes it"
         torch.testing.assert_close(result, same_as())
@@ -55,7 +61,9 @@ def _rows() -> Iterator[Case]:
     ):
 
         def refused(what, says, *arguments, theirs=theirs, own=own, name=name, **options):
-            calls = [functools.partial(function, *arguments, **options) for function in (theirs, own)]
+            calls = [
+                functools.partial(function, *arguments, **options) for function in (theirs, own)
+            ]
             return _refused(f"{name}: {what}", *calls, says)
 
         yield refused("dim past the last", "2 is outside", x, 2)
@@ -66,20 +74,26 @@ def _rows() -> Iterator[Case]:
             yield refused("integers", "x: dtype", x.long(), 1)
             yield refused("complex numbers", "x: dtype", x + 0j, 1)
             yield refused("a result of integers", "dtype", x, 1, dtype=torch.int64)
-    twice = [functools.partial(function, x, (1, 1)) for function in (torch.logsumexp, ours.logsumexp)]
+    twice = [
+        functools.partial(function, x, (1, 1)) for function in (torch.logsumexp, ours.logsumexp)
+    ]
     yield _refused("logsumexp: a dim twice", *twice, "axis")
     mask = torch.ones(3, 5, dtype=torch.bool)
     yield _refused(
         "masked.softmax: a mask of another shape",
-        lambda: torch.masked.softmax(x, 1, mask=mask), lambda: ours.softmax(x, 1, mask=mask), "mask",
-    )  # fmt: skip
+        lambda: torch.masked.softmax(x, 1, mask=mask),
+        lambda: ours.softmax(x, 1, mask=mask),
+        "mask",
+    )
 
 
 def _losses() -> Iterator[Case]:
     x, target = torch.rand(3, 4), torch.tensor([0, 1, 2])
 
     def both(x, target, **options):
-        return (lambda: F.cross_entropy(x, target, **options)), (lambda: ours.cross_entropy(x, target, **options))
+        return (lambda: F.cross_entropy(x, target, **options)), (
+            lambda: ours.cross_entropy(x, target, **options)
+        )
 
     def refused(what, says, *arguments, **options):
         return _refused(f"cross_entropy: {what}", *both(*arguments, **options), says)
@@ -88,13 +102,22 @@ def _losses() -> Iterator[Case]:
     yield refused("a negative class", "target: -1 at row 2", x, torch.tensor([0, 1, -1]))
     yield refused("no classes", "target: 0 at row 0", torch.rand(3, 0), target)
     yield refused("fewer targets", "target: shape [2]", x, target[:2])
-    yield refused("targets of another extent", "target: shape [3, 6]", torch.rand(3, 4, 5), torch.zeros(3, 6).long())
+    yield refused(
+        "targets of another extent",
+        "target: shape [3, 6]",
+        torch.rand(3, 4, 5),
+        torch.zeros(3, 6).long(),
+    )
     yield refused("int16 targets", "target: dtype", x, target.short())
     yield refused("boolean targets", "target: dtype", x, target > 0)
     yield refused("integer logits", "x: dtype", x.long(), target)
-    yield refused("a reduction of another name", "reduction: 'average'", x, target, reduction="average")
+    yield refused(
+        "a reduction of another name", "reduction: 'average'", x, target, reduction="average"
+    )
     yield refused("label smoothing above 1", "label_smoothing: 1.5", x, target, label_smoothing=1.5)
-    yield refused("an ignored index that is none", "ignore_index: 'float'", x, target, ignore_index=1.5)
+    yield refused(
+        "an ignored index that is none", "ignore_index: 'float'", x, target, ignore_index=1.5
+    )
     yield refused("weights of another number", "weight", x, target, weight=torch.ones(5))
     taken = "cross_entropy: int32 targets", *both(x, target.int())
     yield _taken(*taken, lambda: F.cross_entropy(x, target), "int32 classes are accepted")
@@ -106,7 +129,12 @@ def _choices() -> Iterator[Case]:
     x = torch.rand(3, 4)
 
     def refused(what, says, x, k, **options):
-        return _refused(f"topk: {what}", lambda: torch.topk(x, k, **options), lambda: ours.topk(x, k, **options), says)
+        return _refused(
+            f"topk: {what}",
+            lambda: torch.topk(x, k, **options),
+            lambda: ours.topk(x, k, **options),
+            says,
+        )
 
     yield refused("more than there are", "k: 5", x, 5)
     yield refused("fewer than none", "k: -1", x, -1)
@@ -122,7 +150,11 @@ def _attention() -> Iterator[Case]:
     mask = torch.ones(3, 6, dtype=torch.bool)
 
     def both(q, k, v, mask=None, causal=False, **options):
-        theirs = lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, **options)  # noqa: E731
+        def theirs():
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=causal, **options
+            )
+
         return theirs, (lambda: ours.attention(q, k, v, mask=mask, causal=causal))
 
     def refused(what, says, *arguments, **options):
@@ -131,7 +163,9 @@ def _attention() -> Iterator[Case]:
     def taken(what, same_as, why, *arguments, **options):
         return _taken(f"attention: {what}", *both(*arguments, **options), same_as, why)
 
-    yield refused("keys of another dim", "k: shape [2, 4, 6, 16]", q, *[torch.rand(2, 4, 6, 16)] * 2)
+    yield refused(
+        "keys of another dim", "k: shape [2, 4, 6, 16]", q, *[torch.rand(2, 4, 6, 16)] * 2
+    )
     yield refused("another batch", "k: batch 3", q, *[torch.rand(3, 4, 6, 8)] * 2)
     yield refused("heads that do not divide", "k: 3 heads", q, k[:, :3], k[:, :3], enable_gqa=True)
     yield refused("keys of another dtype", "k: dtype f16", q, k.half(), k.half())
