@@ -51,9 +51,9 @@ demo: build/$(demo_tree)/build.ninja ## build, verify every variant that this ma
 	build/$(demo_tree)/cli/onepass verify
 	OMP_PROC_BIND=true build/$(demo_tree)/cli/onepass bench --workload workloads/demo.txt --variants auto
 
-# Where there is no GPU, one architecture proves that the CUDA parts compile; a release has both. The sanitizer tree is
-# built before ctest only for its progress to be seen; the test that uses it would build it too. PyTorch, 5 GB, comes
-# from the network meanwhile.
+# Where there is no GPU, one architecture proves that the CUDA parts compile; a release has both.
+# The sanitizer tree is built before ctest only for its progress to be seen; the test that uses it
+# would build it too. PyTorch, 5 GB, comes from the network meanwhile.
 test_tree := $(if $(wildcard /dev/nvidia[0-9]*),release,test)
 test: build/$(test_tree)/build.ninja build/sanitize/build.ninja ## build everything and run the whole test suite; the last line says what came of it
 	nice scripts/python.sh fetch & \

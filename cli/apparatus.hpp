@@ -1,5 +1,5 @@
-// What verifying and measuring on a GPU takes beside the library: copies, a kernel that comes late, a stopwatch. In a build
-// without CUDA the same functions answer that there is none.
+// What verifying and measuring on a GPU takes beside the library: copies, a kernel that comes late,
+// a stopwatch. In a build without CUDA the same functions answer that there is none.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,9 @@ Status download(void* to, const std::byte* from, std::size_t bytes);
 // Queued on the default stream.
 Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
 Status fill(std::byte* to, int value, std::size_t bytes);
-// Queues a kernel that lets the next one begin, and takes its time: until it ends the first bytes of the arrays (of kMostLate
-// of them) are all ones. Who does not wait for it reads these, or finds what it wrote undone.
+// Queues a kernel that lets the next one begin, and takes its time: until it ends the first bytes
+// of the arrays (of kMostLate of them) are all ones. Who does not wait for it reads these, or finds
+// what it wrote undone.
 inline constexpr std::size_t kMostLate = 32;
 Status arrive_late(std::span<const std::span<std::byte>> arrays);
 

@@ -274,7 +274,8 @@ void Call::fill_targets(Random& random) {
     }
     return;
   }
-  // Where a class is hidden it has no probability, or the loss is infinite: in one row of five that is seen to.
+  // Where a class is hidden it has no probability, or the loss is infinite: in one row of five
+  // that is seen to.
   for (std::int64_t r = 0; r < case_.rows(); ++r) {
     const oracle::Transform t = transform(r);
     for (std::int64_t c = 0; c < cols; ++c) {

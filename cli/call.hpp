@@ -25,8 +25,8 @@ class Call {
   // The same call with the same values, in memory of its own.
   Status make_like(const Call& other);
 
-  // Poisons the outputs; in place, puts the input back. On a GPU all of it is there only once a kernel has ended that the
-  // run may overlap: an op has to wait for what the stream did last.
+  // Poisons the outputs; in place, puts the input back. On a GPU all of it is there only once a
+  // kernel has ended that the run may overlap: an op has to wait for what the stream did last.
   Status reset();
 
   // Through the public API.

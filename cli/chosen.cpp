@@ -43,7 +43,8 @@ class RowCheck {
  private:
   double unit() const { return spec_.in == DType::f64 ? 0x1p-52 : 0x1p-23; }
 
-  // Two logits that rounding may have put in either order, or, where they are as small as numbers get, made the same.
+  // Two logits that rounding may have put in either order, or, where they are as small as numbers
+  // get, made the same.
   bool near(double a, double b) const {
     if (exact_ || a == b) return a == b;
     const double step = spec_.in == DType::f64 ? 0 : 0x1p-149;
@@ -131,7 +132,8 @@ class RowCheck {
     if (!expected) return token == -1 ? "" : fmt::format("token[{}] is {} of no row", row_, token);
     if (token < 0 || token >= spec_.cols()) return fmt::format("token[{}] is {}", row_, token);
     const bool greedy = call_.transform(row_).temperature == 0;
-    // A filter's edge lies between elements: one that is as near to it as rounding may be on either side.
+    // A filter's edge lies between elements: one that is as near to it as rounding may
+    // be on either side.
     const Row left =
         greedy ? oracle::filtered(z_, 1, 1, 0)
                : oracle::filtered(z_, spec_.top_k, std::min(1.0, spec_.top_p * (1 + 1e-5)),
@@ -179,7 +181,8 @@ class RowCheck {
       }
       const double weight =
           scores[mine] * spec_.scale / (spec_.renormalize && sum != 0 ? sum : 1.0);
-      // Of next to nothing each may have any part: what is below the smallest normal number may be gone.
+      // Of next to nothing each may have any part: what is below the smallest normal
+      // number may be gone.
       const bool faint =
           spec_.renormalize && sum < static_cast<double>(4 * k) * smallest(compute_type(spec_.in));
       const double written = call_.out().get(row_ * k + i) / (spec_.scale == 0 ? 1 : spec_.scale);

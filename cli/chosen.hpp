@@ -1,5 +1,5 @@
-// Whether what was chosen from a row may have been: the answer of an op that chooses need not be one alone,
-// where elements are as near to each other as their rounding.
+// Whether what was chosen from a row may have been: the answer of an op that chooses need not be
+// one alone, where elements are as near to each other as their rounding.
 #pragma once
 
 #include <string>

@@ -63,7 +63,8 @@ Option& Option::group(const std::string& headline) {
 
 namespace {
 
-// The parser itself takes what is beyond 64 bits for the last number that fits, and 1e999 for infinity.
+// The parser itself takes what is beyond 64 bits for the last number that fits, and
+// 1e999 for infinity.
 template <typename T>
 std::string fits(const std::string& text) {
   errno = 0;

@@ -1,5 +1,5 @@
-// The command line, declared by the subcommands. Only command_line.cpp includes the parser, CLI11, which costs a source
-// file eight seconds.
+// The command line, declared by the subcommands. Only command_line.cpp includes the parser, CLI11,
+// which costs a source file eight seconds.
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ class Command {
  public:
   Command(CLI::App* app, int* exit) : app_(app), exit_(exit) {}
 
-  // T: std::string, int, std::int64_t, double, or a vector of strings or ints. `value` holds the default, and has to
-  // outlive the parsing.
+  // T: std::string, int, std::int64_t, double, or a vector of strings or ints. `value` holds the
+  // default, and has to outlive the parsing.
   template <typename T>
   Option option(const std::string& name, T& value, const std::string& what);
   Option flag(const std::string& name, bool& value, const std::string& what);

@@ -86,9 +86,9 @@ Pairs pairs_of(const std::vector<const Row*>& before, const std::vector<const Ro
   return out;
 }
 
-// How far times of one program lie apart from process to process, as a standard deviation. The peers
-// show it: they are not ours to change, and ran in the same processes. Not those so short that it is
-// the clock they show. 0 without peers.
+// How far times of one program lie apart from process to process, as a standard deviation. The
+// peers show it: they are not ours to change, and ran in the same processes. Not those so short
+// that it is the clock they show. 0 without peers.
 double process_noise(const std::vector<Results>& before, const std::vector<Results>& after,
                      double shortest_us) {
   double squares = 0;

@@ -32,7 +32,8 @@ struct Comparison {
   std::vector<std::string> only_before, only_after;  // problems
 };
 
-// The i-th results before and the i-th after are a pair; those beyond the shorter side are left out.
+// The i-th results before and the i-th after are a pair; those beyond the shorter
+// side are left out.
 Status compare(const std::vector<Results>& before, const std::vector<Results>& after,
                const Comparing& how, Comparison& out);
 

@@ -26,7 +26,8 @@ struct Expectation {
 
 Expectation expect(const Call& call);
 
-// The case without what changes nothing of its Expectation: cases that agree here have the same one.
+// The case without what changes nothing of its Expectation: cases that agree here
+// have the same one.
 Case what_is_expected(Case c);
 
 // Takes what element `index` of the output, or of the lse, must be.

@@ -53,7 +53,8 @@ class Bounds {
     for (std::size_t t = 0; t < row_.z.size(); ++t) {
       const double size = finite_size(p_[t] * v[t * dim + j]);
       error += size * term_error_[t];
-      // A weight below the smallest normal number may be gone, and f16 rounds those below its own to multiples.
+      // A weight below the smallest normal number may be gone, and f16 rounds those below its
+      // own to multiples.
       const double lost = std::min(p_[t], std::max(smallest(DType::f32), weight_floor_));
       error += finite_size(lost * v[t * dim + j]);
     }

@@ -1,5 +1,5 @@
-// Files, read and written whole. Every error names the path and what the system said: invalid_argument where another
-// path would do, unsupported where the file system could not.
+// Files, read and written whole. Every error names the path and what the system said:
+// invalid_argument where another path would do, unsupported where the file system could not.
 #pragma once
 
 #include <cstddef>

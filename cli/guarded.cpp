@@ -120,8 +120,8 @@ void GuardedArray::set(std::int64_t i, double value) {
 void GuardedArray::poison() {
   auto* data = static_cast<std::byte*>(tensor_.data);
   const auto width = static_cast<std::ptrdiff_t>(size_of(tensor_.dtype));
-  // Elements that lie side by side are filled together: a byte at a time would take longer than many
-  // a kernel that is measured.
+  // Elements that lie side by side are filled together: a byte at a time would take longer than
+  // many a kernel that is measured.
   const int last = tensor_.rank - 1;
   const bool dense = last >= 0 && tensor_.strides[static_cast<std::size_t>(last)] == 1;
   const std::int64_t run = dense ? tensor_.shape[static_cast<std::size_t>(last)] : 1;

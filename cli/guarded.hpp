@@ -24,10 +24,11 @@ std::vector<std::int64_t> strides_of(std::span<const std::int64_t> shape, Layout
 
 class GuardedArray {
  public:
-  // Every byte, element or not, holds the guard pattern until it is set or poisoned. AddressSanitizer reports whoever
-  // touches what lies before the first element or behind the last.
+  // Every byte, element or not, holds the guard pattern until it is set or poisoned.
+  // AddressSanitizer reports whoever touches what lies before the first element or behind the last.
   Status make(DType dtype, std::span<const std::int64_t> shape, Layout layout = {});
-  // The same with any strides, negative ones and 0 included; `offset` is that of the lowest element.
+  // The same with any strides, negative ones and 0 included; `offset` is that of
+  // the lowest element.
   Status make(DType dtype, std::span<const std::int64_t> shape,
               std::span<const std::int64_t> strides, std::int64_t offset);
 

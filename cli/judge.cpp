@@ -68,8 +68,8 @@ struct Estimate {
   bool of_rounds = false;
 };
 
-// The mean after a seventh is taken off each end: one bad round of seven says nothing. What was taken
-// off counts as if it were the outermost that is left (Yuen's estimate for trimmed means).
+// The mean after a seventh is taken off each end: one bad round of seven says nothing. What was
+// taken off counts as if it were the outermost that is left (Yuen's estimate for trimmed means).
 Estimate estimate(std::vector<double> observations) {
   Estimate out;
   out.observations = static_cast<int>(observations.size());
@@ -114,11 +114,11 @@ std::vector<double> observations_of(const Timings& problem, bool of_rounds) {
   return out;
 }
 
-// Three to five observations say little about their own variance: where they happen to lie together,
-// the interval is too narrow, and the quantile that allows for that makes all others too wide. The
-// problems of one comparison ran on one machine, so their variances are drawn from one distribution;
-// each is moved towards its mean, by as much as they agree (Smyth 2004, empirical Bayes). Where they
-// do not agree, or are few, each stands for itself.
+// Three to five observations say little about their own variance: where they happen to lie
+// together, the interval is too narrow, and the quantile that allows for that makes all others too
+// wide. The problems of one comparison ran on one machine, so their variances are drawn from one
+// distribution; each is moved towards its mean, by as much as they agree (Smyth 2004, empirical
+// Bayes). Where they do not agree, or are few, each stands for itself.
 void share_variances(std::span<Estimate* const> estimates) {
   constexpr std::size_t kFewest = 8;
   constexpr double kMostDegrees = 30;  // a problem's own observations always have a say

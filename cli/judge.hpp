@@ -2,8 +2,8 @@
 //
 // An observation is the logarithm of a time before over the time after that was taken beside it, so
 // what both share (a clock that falls, a busy machine) cancels. Many observations make one estimate
-// with an interval that holds the truth in 99 of 100 cases; a verdict is given only where all of the
-// interval is on one side of the threshold. Pure: no clock, no files.
+// with an interval that holds the truth in 99 of 100 cases; a verdict is given only where all of
+// the interval is on one side of the threshold. Pure: no clock, no files.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct Noise {
   double clock_until_us;  // … times shorter than this
 };
 
-// A device's own: a GPU's times repeat better, its clock is coarser. `process` is what a machine with
-// nothing else to do shows at least.
+// A device's own: a GPU's times repeat better, its clock is coarser. `process` is what a machine
+// with nothing else to do shows at least.
 Noise noise_of(bool on_gpu);
 
 struct Judgement {

@@ -51,8 +51,9 @@ std::size_t sets_needed(const Problem& problem, const Machine& machine) {
   return static_cast<std::size_t>(std::clamp(std::ceil(wanted / each), 1.0, 4096.0));
 }
 
-// A few whole rows of what a call must give (all, where they are reduced): a timing of wrong results
-// is worth nothing. Found once for all candidates, before any runs: in place, the input is gone after.
+// A few whole rows of what a call must give (all, where they are reduced): a timing of wrong
+// results is worth nothing. Found once for all candidates, before any runs: in place, the
+// input is gone after.
 class Sample {
  public:
   explicit Sample(const Call& call) {
@@ -220,8 +221,8 @@ class Measurement {
     }
   }
 
-  // The GPU keeps the time. It is kept busy first, so that the host can queue a whole batch ahead of
-  // it, and no call waits to be launched.
+  // The GPU keeps the time. It is kept busy first, so that the host can queue a whole batch ahead
+  // of it, and no call waits to be launched.
   void one_gpu_run(Candidate& c) {
     const Clock::time_point begin = Clock::now();
     for (int done = 0; done < protocol_.iters && seconds_since(begin) < protocol_.seconds;) {

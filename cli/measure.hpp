@@ -20,8 +20,8 @@ struct Protocol {
 
 std::vector<std::string> split_names(const std::string& text);
 
-// "all": every variant and peer; "auto": the dispatcher's choice and the peers; "launches": of what ships
-// on a GPU, every launch that a tuning may choose, and a copy; or names, a,b,c.
+// "all": every variant and peer; "auto": the dispatcher's choice and the peers; "launches": of what
+// ships on a GPU, every launch that a tuning may choose, and a copy; or names, a,b,c.
 struct Selection {
   std::string variants = "all";
 };

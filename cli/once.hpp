@@ -11,8 +11,8 @@
 namespace onepass::cli {
 
 // The variants to profile on the case, in the order of the registry, the peers last. "all": every
-// one that runs on the GPU and does not refuse the case; or names, a,b,c, where a name that does not
-// exist or cannot run is an error. An error, too, when there is no GPU.
+// one that runs on the GPU and does not refuse the case; or names, a,b,c, where a name that does
+// not exist or cannot run is an error. An error, too, when there is no GPU.
 Status variants_to_profile(const Case& c, const std::string& selection,
                            std::vector<std::string>& names);
 

@@ -15,7 +15,8 @@ std::string cudnn_obstacle();
 Status prepare_cudnn_accurate(const Call& call, int threads, std::function<void()>& run);
 Status prepare_cudnn_fast(const Call& call, int threads, std::function<void()>& run);
 
-// What a cudnnHandle_t points to: one for the program's life, as making it takes a tenth of a second.
+// What a cudnnHandle_t points to: one for the program's life, as making it takes a
+// tenth of a second.
 Status cudnn_handle(cudnnContext*& out);
 
 // Attention needs the headers of cuDNN's frontend, too.

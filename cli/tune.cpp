@@ -1,5 +1,5 @@
-// onepass tune: measures every launch that could be the quickest, over a grid of shapes, on the user's own
-// GPU, and writes the file that the library picks up.
+// onepass tune: measures every launch that could be the quickest, over a grid of shapes, on the
+// user's own GPU, and writes the file that the library picks up.
 
 #include <fmt/format.h>
 

@@ -20,12 +20,13 @@ struct Verdict {
   std::string variant;   // the one that ran
 };
 
-// What is wrong with the answer that a call's outputs hold, in words; empty when nothing is. Tells the largest error, in
-// tolerances.
+// What is wrong with the answer that a call's outputs hold, in words; empty when nothing is. Tells
+// the largest error, in tolerances.
 std::string wrong_answer(const Call& call, const Expectation& expectation, double& worst);
 
-// Verifies one case after another, each in one variant (the case's own, or the dispatcher's choice). The oracle, which
-// takes longer than all variants together, runs once for neighbours that differ only in variant or instruction set.
+// Verifies one case after another, each in one variant (the case's own, or the dispatcher's
+// choice). The oracle, which takes longer than all variants together, runs once for neighbours that
+// differ only in variant or instruction set.
 class Verifier {
  public:
   Verdict verify(const Case& c);

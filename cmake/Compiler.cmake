@@ -51,9 +51,9 @@ function(onepass_warnings target)
   if(ONEPASS_WERROR)
     list(APPEND flags -Werror)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # What the optimiser believes to see changes with the machine that is compiled for (g++ 12 takes
-      # the undefined registers of its own AVX-512 intrinsics for uninitialised variables). It is
-      # shown, and stops no build.
+      # What the optimiser believes to see changes with the machine that is compiled for (g++ 12
+      # takes the undefined registers of its own AVX-512 intrinsics for uninitialised variables). It
+      # is shown, and stops no build.
       foreach(guess array-bounds maybe-uninitialized stringop-overflow stringop-overread
           uninitialized)
         list(APPEND flags -Wno-error=${guess})

@@ -21,8 +21,8 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/onepassConfigVersion.cmake
   DESTINATION ${package_dir})
 
-# A shared onepass knows its own libraries; whoever links a static one has to name them, and with --static alone nobody
-# would: one of the two is installed, so there is nothing else to link.
+# A shared onepass knows its own libraries; whoever links a static one has to name them, and with
+# --static alone nobody would: one of the two is installed, so there is nothing else to link.
 set(pc_libs "")
 if(NOT BUILD_SHARED_LIBS)
   set(pc_libs "-lhwy -fopenmp")

@@ -1,6 +1,7 @@
-# Compiles one CUDA source for sm_90a and fails when ptxas has put registers into memory (a spill) or has
-# anything to say about wgmma: that it made the products wait for each other, or added waits of its own.
-# Both leave results as they were and cost most of the speed, so nothing else would notice.
+# Compiles one CUDA source for sm_90a and fails when ptxas has put registers into memory (a
+# spill) or has anything to say about wgmma: that it made the products wait for each other, or
+# added waits of its own. Both leave results as they were and cost most of the speed, so nothing
+# else would notice.
 #
 #   cmake -D nvcc=... -D source=... -D include="a;b" -D output=... -P cmake/PtxasCheck.cmake
 list(TRANSFORM include PREPEND -I)

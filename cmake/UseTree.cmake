@@ -2,7 +2,8 @@
 # built from here: who names it has built its target `onepass`.
 set(tree ${ONEPASS_USE_TREE}/tree)
 if(NOT EXISTS ${tree}/targets.cmake)
-  message(FATAL_ERROR "ONEPASS_USE_TREE: ${ONEPASS_USE_TREE} is not a configured build tree of onepass")
+  message(FATAL_ERROR
+    "ONEPASS_USE_TREE: ${ONEPASS_USE_TREE} is not a configured build tree of onepass")
 endif()
 include(${tree}/settings.cmake)
 if(NOT tree_source_dir STREQUAL PROJECT_SOURCE_DIR)
@@ -18,6 +19,7 @@ endif()
 include(${tree}/targets.cmake)
 get_target_property(kind onepass TYPE)
 if(NOT kind STREQUAL "STATIC_LIBRARY")
-  message(FATAL_ERROR "ONEPASS_USE_TREE: ${ONEPASS_USE_TREE} has a shared library, which would stay behind")
+  message(FATAL_ERROR
+    "ONEPASS_USE_TREE: ${ONEPASS_USE_TREE} has a shared library, which would stay behind")
 endif()
 message(STATUS "onepass: the library of ${ONEPASS_USE_TREE}")

@@ -1,4 +1,5 @@
-// Attention over a long context in two halves: each gives o and lse, and the two merge to what one call would give.
+// Attention over a long context in two halves: each gives o and lse, and the two merge to what one
+// call would give.
 
 #include <onepass/onepass.hpp>
 

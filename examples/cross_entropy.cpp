@@ -1,4 +1,5 @@
-// One training step's loss and gradient: cross-entropy of logits and class indices, one row ignored.
+// One training step's loss and gradient: cross-entropy of logits and class indices,
+// one row ignored.
 
 #include <onepass/onepass.hpp>
 

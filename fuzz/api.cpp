@@ -1,5 +1,5 @@
-// The target `api`: one call of one op. In order, it must give what the oracle says; with one thing wrong it must be
-// refused, and nothing written.
+// The target `api`: one call of one op. In order, it must give what the oracle says; with one thing
+// wrong it must be refused, and nothing written.
 
 #include <fmt/format.h>
 

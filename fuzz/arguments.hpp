@@ -1,5 +1,6 @@
-// A call's tensors as a caller may have them: of any strides, broadcast, of another dtype, between guards. What they
-// mean is what a cli::Call of the same case means, so the oracle's answer is the same.
+// A call's tensors as a caller may have them: of any strides, broadcast, of another dtype,
+// between guards. What they mean is what a cli::Call of the same case means, so the oracle's
+// answer is the same.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct Argument {
   bool written = false;
   cli::GuardedArray array;
   Tensor shown;  // what the op is given: array's tensor where it runs, unless it was spoilt
-  // The call's own array that it stands for, and where in `array` its elements are: strides of indices in C order.
+  // The call's own array that it stands for, and where in `array` its elements are: strides of
+  // indices in C order.
   cli::GuardedArray* meant = nullptr;
   std::vector<std::int64_t> steps;
   bool in_order = false;  // every element has the same index in both
@@ -50,7 +52,8 @@ struct Arguments {
   Tensor operator[](std::string_view name);
 };
 
-// Strides for a tensor of that shape: `repeated` dimensions step by 0, the last `dense` ones lie as in C.
+// Strides for a tensor of that shape: `repeated` dimensions step by 0, the last `dense`
+// ones lie as in C.
 std::vector<std::int64_t> decode_strides(Bytes& bytes, const std::vector<std::int64_t>& shape,
                                          const std::vector<bool>& repeated, int dense);
 
@@ -64,14 +67,15 @@ Status fetch(Arguments& arguments);
 // Copies the outputs to the arrays that they stand for.
 void settle(Arguments& arguments);
 
-// What an op has written that it must not have, in words: inputs, what lies beside elements, outputs where it was
-// refused.
+// What an op has written that it must not have, in words: inputs, what lies beside elements,
+// outputs where it was refused.
 enum class Outcome { ran, refused, refused_spoilt };
 std::string changed(const Arguments& arguments, Outcome outcome);
 
 std::string to_string(const Arguments& arguments);
 
-// Makes one thing wrong that every op has to refuse. Says what; empty where there was nothing to spoil.
+// Makes one thing wrong that every op has to refuse. Says what; empty where there was
+// nothing to spoil.
 std::string spoil(Bytes& bytes, const cli::Call& call, Arguments& arguments);
 
 // Through the public API.

@@ -1,5 +1,5 @@
-// Bytes of a fuzzer as decisions. What follows the last byte is zero, and 0 is always the plainest choice: short
-// inputs are simple calls.
+// Bytes of a fuzzer as decisions. What follows the last byte is zero, and 0 is always the plainest
+// choice: short inputs are simple calls.
 #pragma once
 
 #include <cstddef>

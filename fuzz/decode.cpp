@@ -165,7 +165,8 @@ void decode_variant(Bytes& bytes, Case& c) {
   if (!names.empty()) c.variant = bytes.pick(names);
 }
 
-// Logits of the largest elements must be numbers: past its range a type has its own answer, and the oracle another.
+// Logits of the largest elements must be numbers: past its range a type has its own answer, and
+// the oracle another.
 void stay_in_range(Case& c) {
   c.scale = std::clamp(c.scale, -1.0, 1.0);
   c.temperature = std::max(c.temperature, c.temperature == 0 ? 0.0 : 1.0);

@@ -1,4 +1,5 @@
-// Bytes as a call that is in order: what the problem lines of the workloads say, and nothing about memory.
+// Bytes as a call that is in order: what the problem lines of the workloads say, and
+// nothing about memory.
 #pragma once
 
 #include "cli/case.hpp"

@@ -1,7 +1,7 @@
 // Fuzzing without libFuzzer, with any compiler and on a GPU; and what is to be done with a finding.
 //
-//     onepass_fuzz run [--target api] [--calls N] [--seconds S] [--seed S] [--device cuda] [--findings DIR]
-//     onepass_fuzz reproduce [--device cuda] TARGET FILE…
+//     onepass_fuzz run [--target api] [--calls N] [--seconds S] [--seed S] [--device cuda]
+//     [--findings DIR] onepass_fuzz reproduce [--device cuda] TARGET FILE…
 //     onepass_fuzz seeds TARGET DIR
 #include <fmt/format.h>
 #include <unistd.h>

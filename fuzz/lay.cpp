@@ -86,7 +86,8 @@ void repeat(cli::GuardedArray& array, const std::vector<bool>& along) {
 
 // Inputs with which rows may be the same ones again.
 bool may_repeat(std::string_view name, const cli::Case& c) {
-  // What lies past a sequence's length is NaN, and in another's sight it need only weigh 0 (docs/numerics.md).
+  // What lies past a sequence's length is NaN, and in another's sight it need only weigh 0
+  // (docs/numerics.md).
   if (name == "v" && c.lengths && device == Device::cuda) return false;
   if (c.op == Op::attention)
     return is_one_of(name, {"x", "k", "v", "mask.additive", "mask.boolean", "alibi", "sinks"});

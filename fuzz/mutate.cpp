@@ -18,7 +18,8 @@ Mutator::Mutator(const Target& target, std::vector<std::string> known, std::uint
 }
 
 std::string Mutator::next() {
-  // Decisions are drawn best from bytes that are all alike; text is best when most of it is in order.
+  // Decisions are drawn best from bytes that are all alike; text is best when most
+  // of it is in order.
   const std::size_t fresh = words_.empty() ? 2 : 16;
   if (known_.empty() || below(fresh) == 0) return from_nothing();
   std::string input = known_[below(known_.size())];

@@ -1,5 +1,5 @@
-// The readers of files and of words. Whatever they are given they answer, soon and in little memory; what they accept
-// can be written, and reads as the same.
+// The readers of files and of words. Whatever they are given they answer, soon and in little
+// memory; what they accept can be written, and reads as the same.
 
 #include <fmt/format.h>
 #include <sys/mman.h>

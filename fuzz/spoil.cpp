@@ -218,7 +218,8 @@ class Spoiling {
     }
   }
 
-  // An output that begins where another tensor does, which is right only for the same tensor in place.
+  // An output that begins where another tensor does, which is right only for the same
+  // tensor in place.
   std::string aliased(Argument& a) {
     if (!a.written || a.array.size() == 0) return {};
     auto at = a_.all.begin();

@@ -9,7 +9,8 @@
 
 namespace oracle {
 
-// What a query's scores become: z = softcap(q·k · scale) − slope · |key − own| + additive, −inf where not kept.
+// What a query's scores become, where it is kept; −inf where not:
+// z = softcap(q·k · scale) − slope · |key − own| + additive.
 struct Scores {
   double scale = 1;
   double softcap = 0;

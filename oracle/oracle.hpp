@@ -45,8 +45,8 @@ struct Loss {
   Row probabilities{};  // what the target says of each class; empty: `target` is the one
 };
 
-// The factor of each class's −log p: what the target says, and what label smoothing spreads over the classes with
-// z > −inf.
+// The factor of each class's −log p: what the target says, and what label smoothing spreads over
+// the classes with z > −inf.
 Row labels(const Row& z, const Loss& loss);
 
 double cross_entropy(const Row& z, const Loss& loss);
@@ -58,8 +58,9 @@ std::vector<std::int64_t> largest(const Row& z, std::int64_t k);
 // How many elements come before one in that order.
 std::int64_t rank(const Row& z, std::int64_t index);
 
-// What filters leave of a row's probabilities, adding up to 1: the top_k largest (0: all), of these as few of
-// the largest as have top_p of their probability, and of these what has at least min_p of the largest's.
+// What filters leave of a row's probabilities, adding up to 1: the top_k largest (0: all), of
+// these as few of the largest as have top_p of their probability, and of these what has at least
+// min_p of the largest's.
 Row filtered(const Row& z, std::int64_t top_k, double top_p, double min_p);
 
 // Neumaier's sum.

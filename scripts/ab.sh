@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Two programs measured in turns, then compared:
 #   BEFORE=path AFTER=path WORKLOAD=file [REPEATS=5] [OUT=folder] scripts/ab.sh [flags of bench]
-# Each repeat is a process of either program, into OUT/before and OUT/after. Which of them goes first
-# changes from repeat to repeat (before, after, after, before), so that a machine that grows slower
-# favours neither. `onepass compare` then says what became faster and what slower, and its exit code
-# is this script's. It is AFTER's, or COMPARE's, which may be a third and newer program.
+# Each repeat is a process of either program, into OUT/before and OUT/after. Which of them goes
+# first changes from repeat to repeat (before, after, after, before), so that a machine that grows
+# slower favours neither. `onepass compare` then says what became faster and what slower, and its
+# exit code is this script's. It is AFTER's, or COMPARE's, which may be a third and newer program.
 set -euo pipefail
 
 give_up() {
@@ -14,7 +14,8 @@ give_up() {
 
 repeats="${REPEATS:-5}"
 for name in BEFORE AFTER WORKLOAD; do
-  [[ -n "${!name-}" ]] || give_up "$name is missing, as in BEFORE=old/onepass AFTER=new/onepass WORKLOAD=file"
+  [[ -n "${!name-}" ]] ||
+    give_up "$name is missing, as in BEFORE=old/onepass AFTER=new/onepass WORKLOAD=file"
 done
 compare="${COMPARE:-$AFTER}"
 for name in BEFORE AFTER compare; do
@@ -36,7 +37,8 @@ measure() {  # side, program, repeat, flags of bench
   local side="$1" program="$2" repeat="$3"
   shift 3
   echo "ab: repeat $repeat of $repeats, $side" >&2
-  OMP_PROC_BIND="${OMP_PROC_BIND:-true}" "$program" bench --workload "$WORKLOAD" --variants auto "$@" \
+  OMP_PROC_BIND="${OMP_PROC_BIND:-true}" "$program" bench --workload "$WORKLOAD" \
+    --variants auto "$@" \
     --json "$out/$side/$(printf %02d "$repeat").json" >/dev/null 2>"$errors" ||
     give_up "$side, repeat $repeat: bench ended with $?: $(tail -n 1 "$errors")"
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the build needs and that are missing. Instant when all are there.
+# Installs the Debian packages that the build needs and that are missing. Instant when all are
+# there.
 #   scripts/setup.sh          to build, test and measure
 #   scripts/setup.sh --lint   clang-format and clang-tidy
 #   scripts/setup.sh --fuzz   clang, its libFuzzer and sanitizers, llvm-cov
@@ -18,7 +19,9 @@ case "${1-}" in
   '') ;;
   # libomp-dev: clang reads the sources with its own omp.h, not with that of g++.
   --lint) packages=(clang-format clang-tidy libomp-dev) programs=(clang-format run-clang-tidy) ;;
-  --fuzz) packages=(clang llvm libclang-rt-dev libomp-dev) programs=(clang++ llvm-cov llvm-profdata) ;;
+  --fuzz)
+    packages=(clang llvm libclang-rt-dev libomp-dev)
+    programs=(clang++ llvm-cov llvm-profdata) ;;
   *) echo "setup: unknown argument '$1' (nothing, --lint or --fuzz)" >&2; exit 2 ;;
 esac
 

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by the scripts for the Python package: virtual environments, and what is installed there.
-# Uses $python, the interpreter, and $chore, the name that messages begin with. Packages are installed by uv, which
-# takes seconds where pip takes minutes; uv itself comes from pip, into build/python/tools.
+# Uses $python, the interpreter, and $chore, the name that messages begin with. Packages are
+# installed by uv, which takes seconds where pip takes minutes; uv itself comes from pip, into
+# build/python/tools.
 
 tools=build/python/tools
 uv() { "$tools/bin/uv" --quiet --no-progress "$@"; }
@@ -18,7 +19,8 @@ fail() {
   exit 1
 }
 
-# give_up WHAT: for what the machine does not have. Where the task was to be done only if possible, that is no failure.
+# give_up WHAT: for what the machine does not have. Where the task was to be done only if possible,
+# that is no failure.
 give_up() {
   if ! ${if_possible:-false} || (($(free_mb) < 100)); then fail "$1"; fi
   echo "$chore: SKIPPED, no test of the Python package was run: $1"
@@ -33,25 +35,31 @@ has_uv() {
   } || return 1
   # uv has settings of its own; where packages come from was perhaps told to pip alone.
   local index
-  index="${PIP_INDEX_URL:-$("$tools/bin/python" -m pip config get global.index-url 2>/dev/null || true)}"
+  index="${PIP_INDEX_URL-}"
+  [[ -n $index ]] ||
+    index="$("$tools/bin/python" -m pip config get global.index-url 2>/dev/null || true)"
   [[ -z $index ]] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
   [[ -z ${PIP_CERT-} ]] || export SSL_CERT_FILE="${SSL_CERT_FILE:-$PIP_CERT}"
 }
 
-# has_venv DIR: whether there is a virtual environment of $python, now. One of another interpreter is replaced.
+# has_venv DIR: whether there is a virtual environment of $python, now. One of another
+# interpreter is replaced.
 has_venv() {
   local same='import sys; print(sys.version, sys.base_prefix)'
-  [[ "$("$1/bin/python" -c "$same" 2>/dev/null)" == "$("$python" -c "$same")" ]] || uv venv --clear --python "$python" "$1"
+  [[ "$("$1/bin/python" -c "$same" 2>/dev/null)" == "$("$python" -c "$same")" ]] ||
+    uv venv --clear --python "$python" "$1"
 }
 
-# install DIR PACKAGE...: into that environment. Quick, and without the network, where all are there already.
+# install DIR PACKAGE...: into that environment. Quick, and without the network, where all
+# are there already.
 install() {
   local venv=$1
   shift
   uv pip install --python "$venv/bin/python" "$@"
 }
 
-# interpreter VERSION: prints a Python of that version, with the headers that an extension is built with.
+# interpreter VERSION: prints a Python of that version, with the headers that an
+# extension is built with.
 interpreter() {
   local candidate
   for candidate in "$python" "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do

@@ -42,15 +42,16 @@ class Context {
     return context;
   }
 
-  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, and refuses what the GPU
-  // cannot reach: to a kernel that is a fault that no later call survives.
+  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, and refuses
+  // what the GPU cannot reach: to a kernel that is a fault that no later call survives.
   Context trusting() const {
     Context context = *this;
     context.trusts_ = true;
     return context;
   }
 
-  // An op then checks its arguments and plans, tells here what it would do and why, and does nothing else.
+  // An op then checks its arguments and plans, tells here what it would do and why, and
+  // does nothing else.
   Context explaining(Explanation& told) const {
     Context context = *this;
     context.explanation_ = &told;
@@ -77,8 +78,8 @@ class Context {
   Explanation* explanation_ = nullptr;
 };
 
-// Why the user's tuning file for the current GPU is not used (the library's own table is); ok where it
-// is, and where there is none.
+// Why the user's tuning file for the current GPU is not used (the library's own table is); ok where
+// it is, and where there is none.
 Status tuning_status();
 
 }  // namespace onepass

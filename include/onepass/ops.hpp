@@ -32,8 +32,9 @@ Status softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, T
 Status log_softmax_backward(const Context& context, ConstTensor y, ConstTensor dy, Tensor dx,
                             const BackwardOptions& options = {});
 
-// The loss of class indices (i32 or i64, x's shape without the axis) or of the classes' probabilities
-// (floating, x's shape); loss is floating, of x's shape without the axis or, reduced, of one element.
+// The loss of class indices (i32 or i64, x's shape without the axis) or of the classes'
+// probabilities (floating, x's shape); loss is floating, of x's shape without the axis or,
+// reduced, of one element.
 Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, Tensor loss,
                      const CrossEntropyOptions& options = {});
 
@@ -43,8 +44,8 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
                               ConstTensor lse, ConstTensor dloss, Tensor dx,
                               const CrossEntropyOptions& options = {});
 
-// Both at once: the loss, and in dx its gradient (of the sum of all losses where they are not reduced), with
-// one read of x. dx may be x; options.lse takes the lse.
+// Both at once: the loss, and in dx its gradient (of the sum of all losses where they are not
+// reduced), with one read of x. dx may be x; options.lse takes the lse.
 Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstTensor target,
                                    Tensor loss, Tensor dx, const CrossEntropyOptions& options = {});
 

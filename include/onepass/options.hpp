@@ -93,24 +93,27 @@ struct BackwardOptions {
 enum class Reduction : std::uint8_t {
   none,  // loss has x's shape without the axis
   sum,   // loss is one value
-  mean,  // over the rows that are not ignored, by the weights of their targets; 0 where these add up to 0
+  // Over the rows that are not ignored, by the weights of their targets; 0 where these add up to 0.
+  mean,
 };
 
-// loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², the mean over the classes with z > −inf.
+// loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², the mean over the
+// classes with z > −inf.
 //
 // With weights w of the classes
 //
 //     loss = (1 − s)·w[target]·(lse − z[target]) + s·mean(w·(lse − z)) + z_loss·lse²
 //
-// so the last term has no weight, and reduction mean divides the sum of all losses by the sum of w[target]. A target of
-// weight 0 adds nothing, even where it is hidden.
+// so the last term has no weight, and reduction mean divides the sum of all losses by the sum of
+// w[target]. A target of weight 0 adds nothing, even where it is hidden.
 //
 // With probabilities q as target
 //
 //     loss = (1 − s)·Σ w·q·(lse − z) + s·mean(w·(lse − z)) + z_loss·lse²
 //
-// q need not add up to 1. A hidden class makes the loss infinite where w·q is not 0, and adds nothing where it is. No
-// row is ignored (an ignore_index of 0 or more is refused), and reduction mean divides by the number of rows.
+// q need not add up to 1. A hidden class makes the loss infinite where w·q is not 0, and adds
+// nothing where it is. No row is ignored (an ignore_index of 0 or more is refused), and reduction
+// mean divides by the number of rows.
 struct CrossEntropyOptions {
   int axis = -1;
   PerRow scale = 1.0;

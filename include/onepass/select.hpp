@@ -1,10 +1,11 @@
-// Ops that choose from a row: the largest, a sample, the experts of a gate. The row is the last dimension.
+// Ops that choose from a row: the largest, a sample, the experts of a gate. The row is
+// the last dimension.
 //
-// They see the same logits z as softmax does (onepass/options.hpp) and never write the row out. Of equal
-// elements the one with the lower index comes first, always; what is chosen does not depend on how a row was cut
-// or what other rows there are (docs/numerics.md). A row with a NaN answers with NaN, index −1 and valid 0, and
-// touches no other. On a GPU, a row whose own option or target cannot be is answered in the same way; sample takes no f64
-// there.
+// They see the same logits z as softmax does (onepass/options.hpp) and never write the row out. Of
+// equal elements the one with the lower index comes first, always; what is chosen does not depend
+// on how a row was cut or what other rows there are (docs/numerics.md). A row with a NaN answers
+// with NaN, index −1 and valid 0, and touches no other. On a GPU, a row whose own option or target
+// cannot be is answered in the same way; sample takes no f64 there.
 #pragma once
 
 #include "onepass/context.hpp"
@@ -55,8 +56,8 @@ struct PerRowInteger {
   PerRowInteger(Tensor each) : rows(each) {}
 };
 
-// A token is taken out when one of the filters takes it out: top_k first, then top_p of what is left,
-// min_p against the likeliest.
+// A token is taken out when one of the filters takes it out: top_k first, then top_p of what is
+// left, min_p against the likeliest.
 struct SampleOptions {
   PerRow temperature = 1.0;  // 0: the likeliest token
   PerRowInteger top_k = 0;   // the k likeliest; 0: all
@@ -73,7 +74,8 @@ struct SampleOptions {
   Plan* plan = nullptr;
 };
 
-// A token of each row, drawn with the probabilities that the filters leave; i32 or i64, −1 where not valid.
+// A token of each row, drawn with the probabilities that the filters leave; i32 or i64, −1
+// where not valid.
 Status sample(const Context& context, ConstTensor x, Tensor token,
               const SampleOptions& options = {});
 
@@ -89,8 +91,8 @@ struct GateOptions {
   Plan* plan = nullptr;
 };
 
-// The experts of each token: the K with the largest score (and bias), largest first, and their scores as
-// weights. K is the last extent of `weights` (floating) and `experts` (i32 or i64).
+// The experts of each token: the K with the largest score (and bias), largest first, and their
+// scores as weights. K is the last extent of `weights` (floating) and `experts` (i32 or i64).
 Status gate(const Context& context, ConstTensor scores, Tensor weights, Tensor experts,
             const GateOptions& options = {});
 

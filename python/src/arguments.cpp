@@ -104,14 +104,15 @@ std::size_t choice(std::string_view argument, nb::handle given,
 
 namespace {
 
-// What a dtype is called: "torch.float32", numpy.float32 (a class), dtype('float32'), "float32", "<f4".
+// What a dtype is called: "torch.float32", numpy.float32 (a class), dtype('float32'),
+// "float32", "<f4".
 std::string name_of_dtype(nb::handle given) {
   const nb::object named = nb::getattr(given, "__name__", nb::none());
   return nb::str(named.is_none() ? given : nb::handle(named)).c_str();
 }
 
-// By the last word of a name: ours, NumPy's or PyTorch's. Where Python, NumPy and a C compiler differ, as NumPy has it:
-// "float" is float64, and so is Python's own float.
+// By the last word of a name: ours, NumPy's or PyTorch's. Where Python, NumPy and a C compiler
+// differ, as NumPy has it: "float" is float64, and so is Python's own float.
 std::optional<DType> dtype_named(std::string_view whole) {
   struct Known {
     std::string_view word;

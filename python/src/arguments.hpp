@@ -21,7 +21,8 @@ std::string_view text(std::string_view argument, nb::handle given);  // alive as
 std::size_t choice(std::string_view argument, nb::handle given,
                    std::initializer_list<std::string_view> words);
 
-// A floating dtype of any library's, Python's float, or a name such as "f16", "float16" or "f2"; None: `otherwise`.
+// A floating dtype of any library's, Python's float, or a name such as "f16", "float16" or "f2";
+// None: `otherwise`.
 DType dtype(std::string_view argument, nb::handle given, DType otherwise);
 DType index_dtype(nb::handle given);
 

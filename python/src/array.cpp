@@ -102,7 +102,8 @@ struct Dense {
   std::vector<std::int64_t> shape;
   nb::tuple extents, strides;
 
-  // The last one is remembered: the same shapes come again and again, and tuples of them take longer than to compare.
+  // The last one is remembered: the same shapes come again and again, and tuples of them take
+  // longer than to compare.
   static const Dense& of(std::span<const std::int64_t> shape) {
     static auto& last =
         *new std::optional<Dense>;  // nothing of Python's is made while others wait for it

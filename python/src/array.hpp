@@ -31,9 +31,10 @@ struct Array {
   bool on_gpu() const { return device.type == dlpack::kCuda; }
 };
 
-// NumPy, PyTorch, CuPy, JAX, …: how to read their arrays and make more of them. Types that have DLPack's C functions
-// are read by these, all others through _arrays.py. New arrays are always made by their library itself: one that
-// PyTorch takes over by DLPack, for example, is none that its allocator knows, and `record_stream` does nothing.
+// NumPy, PyTorch, CuPy, JAX, …: how to read their arrays and make more of them. Types that have
+// DLPack's C functions are read by these, all others through _arrays.py. New arrays are always made
+// by their library itself: one that PyTorch takes over by DLPack, for example, is none that its
+// allocator knows, and `record_stream` does nothing.
 class Kind {
  public:
   static Kind of(nb::handle array) { return Kind(array); }

@@ -11,7 +11,8 @@
 namespace onepass::python {
 namespace {
 
-// "bshd" has tokens before heads, with offsets and in pages, too. The library is told the same memory as "bhsd".
+// "bshd" has tokens before heads, with offsets and in pages, too. The library is told the same
+// memory as "bhsd".
 class Layout {
  public:
   explicit Layout(nb::handle given)

@@ -35,7 +35,8 @@ class Call {
   ConstTensor input_bits(std::string_view argument, nb::handle given) {
     return input(argument, given, Kind::Integers::bits);
   }
-  // The next result, by the op's name for it: the caller's own array where `out` has one, else a new one.
+  // The next result, by the op's name for it: the caller's own array where `out` has
+  // one, else a new one.
   Tensor output(std::string_view name, const Extents& shape, DType dtype);
   Tensor output_if(bool wanted, std::string_view name, const Extents& shape, DType dtype) {
     return wanted ? output(name, shape, dtype) : Tensor{};
@@ -98,8 +99,8 @@ nb::object Call::run(Op op) {
   };
   Status status = attempt(where);
   if (status.code() == Code::unsupported && first_.on_gpu() && where.explanation() == nullptr) {
-    // Perhaps for want of workspace: while a CUDA graph is captured the library cannot allocate any, but
-    // the caller's own allocator can.
+    // Perhaps for want of workspace: while a CUDA graph is captured the library cannot allocate
+    // any, but the caller's own allocator can.
     Explanation told;
     if (attempt(where.explaining(told)).ok() && told.plan.scratch_bytes > 0) {
       const nb::object memory = workspace(told.plan.scratch_bytes, where);

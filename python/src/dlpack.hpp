@@ -1,8 +1,8 @@
 // The parts of DLPack's ABI (version 1) that are used here, under names of our own.
 //
-// Arrays come in one of two ways. Every library has the first: `array.__dlpack__()` gives a capsule, one Python
-// call an array. Some have the second: a table of C functions on the array's type (`ExchangeApi`) reads a tensor
-// and tells the current stream in tens of nanoseconds each.
+// Arrays come in one of two ways. Every library has the first: `array.__dlpack__()` gives a
+// capsule, one Python call an array. Some have the second: a table of C functions on the array's
+// type (`ExchangeApi`) reads a tensor and tells the current stream in tens of nanoseconds each.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +63,8 @@ struct ManagedVersioned {
   Tensor tensor;
 };
 
-// What the capsule "dlpack_exchange_api" holds, `__dlpack_c_exchange_api__` of an array's type. The functions answer
-// with 0, or −1 and a Python exception; none waits for a stream.
+// What the capsule "dlpack_exchange_api" holds, `__dlpack_c_exchange_api__` of an array's type. The
+// functions answer with 0, or −1 and a Python exception; none waits for a stream.
 struct ExchangeApi {
   Version version;
   ExchangeApi* older;

@@ -54,7 +54,8 @@ std::size_t place_of(const Function& f, nb::handle name) {
   return static_cast<std::size_t>(found - all.begin());
 }
 
-// Puts arguments where their parameters are: so many without names, and then those that have them. False: they do not fit.
+// Puts arguments where their parameters are: so many without names, and then those that have them.
+// False: they do not fit.
 bool bind(const Function& f, PyObject* const* given, std::size_t unnamed, PyObject* names,
           nb::handle (&values)[kMost]) {
   const std::size_t named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
@@ -110,7 +111,8 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObje
   return nullptr;
 }
 
-// There is no tp_clear: whatever leads back here goes through a dictionary or a list, and these have theirs.
+// There is no tp_clear: whatever leads back here goes through a dictionary or a list, and
+// these have theirs.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   const Function& f = as_function(self);
   Py_VISIT(Py_TYPE(self));
@@ -140,7 +142,8 @@ PyObject* representation(PyObject* self) {
   return name.is_valid() ? PyUnicode_FromFormat("<function %S of onepass>", name.ptr()) : nullptr;
 }
 
-// As an attribute of a class it stays what it is. That there is an answer tells `help` and its like that this is a function.
+// As an attribute of a class it stays what it is. That there is an answer tells `help` and its like
+// that this is a function.
 PyObject* get(PyObject* self, PyObject* /*object*/, PyObject* /*type*/) { return Py_NewRef(self); }
 
 // Pickled, and copied, as the name that it has.
@@ -177,7 +180,8 @@ nb::object make_type() {
   return type;
 }
 
-// That Python's parameters are the body's, in its order: values go from the one to the other by their places.
+// That Python's parameters are the body's, in its order: values go from the one to the other
+// by their places.
 void check_parameters(const std::string& function, const std::vector<std::string>& taken,
                       const std::vector<std::string>& written) {
   const auto [own, other] = std::ranges::mismatch(taken, written);

@@ -1,6 +1,6 @@
-// The functions of the package. Python writes down what a function's parameters are and what it does, and here is its
-// body: to bind fifteen parameters and fill in their defaults takes an interpreter as long as all that is done with
-// them.
+// The functions of the package. Python writes down what a function's parameters are and what it
+// does, and here is its body: to bind fifteen parameters and fill in their defaults takes an
+// interpreter as long as all that is done with them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,7 +17,8 @@ namespace onepass::python {
 
 namespace nb = nanobind;
 
-// All arguments of a call in the order of the function's parameters, to be taken one after the other, and all of them.
+// All arguments of a call in the order of the function's parameters, to be taken one after the
+// other, and all of them.
 class Arguments {
  public:
   explicit Arguments(std::span<const nb::handle> all) : left_(all) {}
@@ -42,7 +43,8 @@ class Arguments {
 
 using Body = nb::object (*)(Arguments&);
 
-// The names of a body's parameters, in the order in which it takes them. What shares some has them in a list of its own.
+// The names of a body's parameters, in the order in which it takes them. What shares some has them
+// in a list of its own.
 class Names {
  public:
   Names(std::initializer_list<Names> parts) {
@@ -59,9 +61,9 @@ class Names {
 // From now on the body of the function of this name.
 void define(const char* name, const Names& parameters, Body body);
 
-// Adds `function(f)` to the module: a function with f's parameters and the body of f's name, which must take parameters of the
-// same names; otherwise an ImportError says which differ. f itself is called only with arguments that it does not take, to
-// say so.
+// Adds `function(f)` to the module: a function with f's parameters and the body of f's name, which
+// must take parameters of the same names; otherwise an ImportError says which differ. f itself is
+// called only with arguments that it does not take, to say so.
 void add_functions(nb::module_& module);
 
 }  // namespace onepass::python

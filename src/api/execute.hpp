@@ -29,11 +29,12 @@ Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
 // The pointers among a call's arguments, by the arguments' names; null: absent.
 using Pointers = std::initializer_list<std::pair<std::string_view, const void*>>;
 
-// That the GPU reaches them: a kernel could only answer with a fault that no later call survives. A context that trusts is
-// not asked.
+// That the GPU reaches them: a kernel could only answer with a fault that no later call survives. A
+// context that trusts is not asked.
 Status check_reachable(const Context& context, Pointers pointers);
 
-// What a call wants of the dispatcher: a variant by name, or with "" the best; and a copy of the plan, or none.
+// What a call wants of the dispatcher: a variant by name, or with "" the best; and a copy of
+// the plan, or none.
 struct Wanted {
   std::string_view variant;
   Plan* plan = nullptr;
@@ -42,8 +43,9 @@ struct Wanted {
 Status decide(const Context& context, const Problem& problem, const Machine& machine,
               const Wanted& wanted, Decision& decision);
 
-// Decides and runs. A context that asks for an explanation gets it, and nothing runs; nor does it where there is nothing to do.
-// `place` puts what an op keeps in the workspace beside its kernel's own.
+// Decides and runs. A context that asks for an explanation gets it, and nothing runs; nor
+// does it where there is nothing to do. `place` puts what an op keeps in the workspace beside
+// its kernel's own.
 template <class Args, class Place>
 Status execute(const Context& context, const Problem& problem, const Machine& machine,
                const Wanted& wanted, bool nothing_to_do, Pointers pointers, Args& args,

@@ -14,8 +14,8 @@
 namespace onepass {
 namespace {
 
-// A GPU's memory cannot be looked at without waiting for it: what its values mean is the kernel's to
-// handle.
+// A GPU's memory cannot be looked at without waiting for it: what its values mean is the
+// kernel's to handle.
 Status check_values(const Context& context, const RowArgs& args) {
   if (context.device() != Device::cpu) return {};
   ONEPASS_TRY(check_row_values(args));
@@ -33,7 +33,8 @@ std::string_view output_name(Op op) {
   }
 }
 
-// Each row's loss where losses are reduced, and for a gradient the factor of the mean: the end of the workspace.
+// Each row's loss where losses are reduced, and for a gradient the factor of the mean: the end
+// of the workspace.
 void place_losses(RowArgs& args, const Problem& problem, std::size_t workspace_bytes) {
   auto* losses = reinterpret_cast<double*>(args.workspace + workspace_bytes -
                                            gpu_rows::loss_scratch_bytes(problem));
@@ -96,7 +97,8 @@ Status backward(Op op, const Context& context, const ConstTensor& y, const Const
   return run(context, args, options);
 }
 
-// What all losses together count: rows that are not ignored, by the weight of their targets; with probabilities, all.
+// What all losses together count: rows that are not ignored, by the weight of their targets; with
+// probabilities, all.
 double counted_rows(const RowArgs& args) {
   if (args.has_probabilities) return static_cast<double>(args.space.rows);
   double count = 0;

@@ -28,8 +28,8 @@ ONEPASS_HD inline float exponential(float x) {
 #endif
 }
 
-// exp(x) · 2^k in the same instruction; k costs the digits of its own size, so this is for results of
-// 16 bits.
+// exp(x) · 2^k in the same instruction; k costs the digits of its own size, so this is for
+// results of 16 bits.
 ONEPASS_HD inline float exponential(float x, float k) {
 #ifdef __CUDA_ARCH__
   return power_of_two(fmaf(x, kLog2E, k));

@@ -10,7 +10,8 @@
 
 namespace onepass {
 
-// Letters to insert, to leave out, to replace, or neighbours to exchange, on the way from one word to another.
+// Letters to insert, to leave out, to replace, or neighbours to exchange, on the way from one
+// word to another.
 inline std::size_t edits(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before, row(to.size() + 1), next(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -105,7 +105,8 @@ ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   return body(Type<float>{});
 }
 
-// The same among those for a value of type T, floating or integers: fewer cases for a kernel to fetch.
+// The same among those for a value of type T, floating or integers: fewer cases for a
+// kernel to fetch.
 template <class T, class Body>
 ONEPASS_HD inline decltype(auto) with_type_for(DType dtype, Body&& body) {
   static_assert(std::is_arithmetic_v<T>);
@@ -163,7 +164,8 @@ ONEPASS_HD inline void write(void* data, DType dtype, std::int64_t index, T valu
   });
 }
 
-// The same to an array of the value's kind, floating or integers, as what kernels write is: fewer cases to fetch.
+// The same to an array of the value's kind, floating or integers, as what kernels write is:
+// fewer cases to fetch.
 template <class T>
 ONEPASS_HD inline void write_like(void* data, DType dtype, std::int64_t index, T value) {
   with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {

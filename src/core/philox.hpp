@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al., SC 2011): random words as a function of a key and a counter, so that any
-// element of any row has its own without anybody keeping count.
+// Philox4x32-10 (Salmon et al., SC 2011): random words as a function of a key and a counter, so
+// that any element of any row has its own without anybody keeping count.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// The merge across a thread-block cluster: blocks that run together and reach each other's shared
-// memory. Every warp sends its value to a slot of every block, and every warp folds the slots of its own
-// block once they are filled. Where there are no clusters (before sm_90) a cluster is one block.
+// The merge across a thread-block cluster: blocks that run together and reach each other's
+// shared memory. Every warp sends its value to a slot of every block, and every warp folds the
+// slots of its own block once they are filled. Where there are no clusters (before sm_90) a
+// cluster is one block.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +39,10 @@ __device__ inline void meet() {
                    : "memory");
 }
 
-// Nobody may send to a block that has not begun. Everybody says that he has, and waits for the others before the first value,
-// with the loads of a row between. To say so orders nothing (a release would hold up those loads until all memory agrees)
-// but barriers in shared memory, which have a fence of their own.
+// Nobody may send to a block that has not begun. Everybody says that he has, and waits for the
+// others before the first value, with the loads of a row between. To say so orders nothing (a
+// release would hold up those loads until all memory agrees) but barriers in shared memory, which
+// have a fence of their own.
 __device__ inline void say_begun() { asm volatile("barrier.cluster.arrive.relaxed.aligned;"); }
 __device__ inline void wait_for_others() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");

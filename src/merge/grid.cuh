@@ -20,7 +20,8 @@ class GridFold {
     partials_[row * chunks_ + chunk] = value;
   }
 
-  // By a whole block. Every chunk's put must have been before: a launch before, or a grid's barrier.
+  // By a whole block. Every chunk's put must have been before: a launch before, or
+  // a grid's barrier.
   __device__ Value all(std::int64_t row, const BlockFold<Join>& block) const {
     Value mine = Join::identity();
     for (int i = static_cast<int>(threadIdx.x); i < chunks_; i += static_cast<int>(blockDim.x)) {

@@ -52,9 +52,9 @@ ONEPASS_FORCED V SumOfPack(const V (&pack)[K]) {
   return JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
 }
 
-// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0. A long run of equal terms would round
-// the same way at every step, so packs are summed in short runs; where a tile has hundreds of them or is float64, which is
-// rare, what rounding takes off is kept.
+// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0. A long run of
+// equal terms would round the same way at every step, so packs are summed in short runs; where a
+// tile has hundreds of them or is float64, which is rare, what rounding takes off is kept.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
 ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
@@ -150,8 +150,8 @@ ONEPASS_FORCED Row FoldBelow(D d, const Stored* z, size_t n, Row row, T tile_max
 }
 
 // `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
-// both, the tile needs no rescaling, and what came before needs it only where the maximum rises. `Row` is a State, or a
-// LongState where there are many tiles.
+// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
+// `Row` is a State, or a LongState where there are many tiles.
 template <class D, class Stored, class Row>
 ONEPASS_FORCED Row FoldTile(D d, const Stored* z, size_t n, Row row) {
   return FoldBelow(d, z, n, row, MaxOf(d, z, n));
@@ -288,7 +288,8 @@ ONEPASS_FORCED LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
   return {m, hn::MulAdd(a.d, from_a, hn::Mul(b.d, from_b))};
 }
 
-// Brings lanes to maxima that are no smaller than theirs. Gives what shrinks with them: the sums of a payload.
+// Brings lanes to maxima that are no smaller than theirs. Gives what shrinks with them: the
+// sums of a payload.
 template <class D, class V = hn::Vec<D>>
 ONEPASS_FORCED V RaiseTo(D d, V m, LaneState<V>& lanes) {
   const V by = ExpOfNonPositive(d, hn::Sub(lanes.m, FiniteShift(d, m)));

@@ -1,9 +1,11 @@
-// The order of keys, largest first: bitonic networks, in a warp's registers and in memory of a block.
+// The order of keys, largest first: bitonic networks, in a warp's registers and in
+// memory of a block.
 #pragma once
 
 namespace onepass {
 
-// Steps of the networks over N keys a lane, N a power of two. A key's place is N · lane and its place in the lane.
+// Steps of the networks over N keys a lane, N a power of two. A key's place is N · lane and its
+// place in the lane.
 //
 // Keys `apart` lanes from each other; `falls`: whether the run of this lane is to.
 template <int N>
@@ -68,7 +70,8 @@ __device__ inline void warp_sort_descending(unsigned long long (&keys)[N]) {
 __device__ inline void warp_merge_descending(unsigned long long (&keys)[4],
                                              const unsigned long long (&more)[2]) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
-  // The last of the one beside the first of the others, and so on: the larger of each are the largest of all, and rise and fall.
+  // The last of the one beside the first of the others, and so on: the larger of each are the
+  // largest of all, and rise and fall.
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int from = 63 - 2 * lane - i / 2;

@@ -26,8 +26,8 @@ class Team {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Waits for the whole team. By spinning: the meeting is in the middle of microseconds of work, and
-  // a system call, which OpenMP's barrier always makes, would be a good part of it.
+  // Waits for the whole team. By spinning: the meeting is in the middle of microseconds of work,
+  // and a system call, which OpenMP's barrier always makes, would be a good part of it.
   void barrier() const {
     const int meeting = state_.meetings.load(std::memory_order_acquire);
     if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {

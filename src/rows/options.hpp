@@ -19,7 +19,8 @@ struct Named {
   TensorRef tensor;
 };
 
-// A few of them, without memory of its own: every call comes here. Absent ones, which overlap nothing, are left out.
+// A few of them, without memory of its own: every call comes here. Absent ones, which overlap
+// nothing, are left out.
 class NamedList {
  public:
   NamedList() = default;
@@ -39,7 +40,8 @@ class NamedList {
   std::size_t size_ = 0;
 };
 
-// No output shares memory with another argument, except that the first may be one of `twins`, whole.
+// No output shares memory with another argument, except that the first may be one
+// of `twins`, whole.
 Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
                       bool& in_place);
 
@@ -50,7 +52,8 @@ Status lay_per_row(std::string_view argument, const PerRow& option, const Shape&
                    double& value, Operand& rows);
 Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out);
 
-// Absent operands have no strides to agree on, and must not stand in the way. `more` are an op's own.
+// Absent operands have no strides to agree on, and must not stand in the way. `more`
+// are an op's own.
 void collapse_present(RowArgs& args, std::span<Operand* const> more);
 
 // One value per row, read as Value: a double does not hold every integer.

@@ -1,4 +1,5 @@
-// Rows as a GPU reads them, in numbers: packs of 16 bytes, whole warps, blocks that a launch can count.
+// Rows as a GPU reads them, in numbers: packs of 16 bytes, whole warps, blocks that a
+// launch can count.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@ namespace onepass {
 
 inline constexpr int kWarp = 32;
 
-// The widest access a thread has. Rows are read in packs that lie at multiples of 16 in memory, so a
-// row that begins between two of them touches one more.
+// The widest access a thread has. Rows are read in packs that lie at multiples of 16 in memory, so
+// a row that begins between two of them touches one more.
 inline constexpr int kPackBytes = 16;
 
 constexpr int pack_lanes(DType dtype) { return kPackBytes / static_cast<int>(size_of(dtype)); }

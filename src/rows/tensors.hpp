@@ -21,7 +21,8 @@ Status invalid(std::string_view argument, const Parts&... parts) {
   return {Code::invalid_argument, text.str()};
 }
 
-// A tensor of either kind, looked at where it is: every call of an op comes here, and shapes are not copied.
+// A tensor of either kind, looked at where it is: every call of an op comes here, and
+// shapes are not copied.
 struct TensorRef {
   const void* data;
   DType dtype;

@@ -1,5 +1,5 @@
-// The GPU, as everybody but a kernel sees it: no CUDA headers here. In a build without CUDA the same
-// functions answer that there is none.
+// The GPU, as everybody but a kernel sees it: no CUDA headers here. In a build without CUDA the
+// same functions answer that there is none.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace onepass::gpu {
 
-// Whether an op can run on the current GPU, and if not, why: no CUDA in this build, no GPU, a driver
-// that is too old, a GPU that the kernels were not compiled for.
+// Whether an op can run on the current GPU, and if not, why: no CUDA in this build, no GPU, a
+// driver that is too old, a GPU that the kernels were not compiled for.
 Status available();
 
 // The current GPU, without what was measured on such; `name` and `isa` live as long as the program.
@@ -24,8 +24,8 @@ struct Versions {
 };
 Versions versions();
 
-// Makes another GPU the calling thread's current one, until the end of its scope. A negative number, or that of
-// the current one, changes nothing.
+// Makes another GPU the calling thread's current one, until the end of its scope. A negative
+// number, or that of the current one, changes nothing.
 class OnDevice {
  public:
   explicit OnDevice(int device);

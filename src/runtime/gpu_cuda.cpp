@@ -204,7 +204,8 @@ Status check_reachable(std::string_view argument, const void* data) {
            attributes.devicePointer != nullptr;
   };
   if (reachable()) return {};
-  // A thread that has not been on the GPU yet knows of no memory there. Choosing the GPU that it has anyway takes it there.
+  // A thread that has not been on the GPU yet knows of no memory there. Choosing the GPU that it
+  // has anyway takes it there.
   int device = 0;
   if (cudaGetDevice(&device) == cudaSuccess && cudaSetDevice(device) == cudaSuccess &&
       reachable()) {
@@ -221,8 +222,9 @@ Status workspace(void* stream, std::size_t bytes, std::byte*& out) {
   int device = 0;
   cudaGetDevice(&device);
   static std::mutex mutex;
-  // Never destroyed: at exit the driver may be gone before it. What was too small is kept, too: a graph may have
-  // been captured with it. Each is twice as large as the one before, so that all are not twice the last.
+  // Never destroyed: at exit the driver may be gone before it. What was too small is kept, too: a
+  // graph may have been captured with it. Each is twice as large as the one before, so that all are
+  // not twice the last.
   using Owner = std::tuple<int, void*, std::thread::id>;
   static std::map<Owner, std::vector<Buffer>>& kept = *new std::map<Owner, std::vector<Buffer>>;
   const std::lock_guard lock(mutex);

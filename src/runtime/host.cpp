@@ -33,8 +33,8 @@ std::int64_t or_else(std::int64_t value, std::int64_t fallback) {
   return value > 0 ? value : fallback;
 }
 
-// Found once: Highway asks the CPU every time, with instructions that leave a virtual machine, which
-// made up 10 µs of every call.
+// Found once: Highway asks the CPU every time, with instructions that leave a virtual machine,
+// which made up 10 µs of every call.
 std::atomic<std::int64_t> known_targets{0};  // 0: not known
 
 std::int64_t runnable() {

@@ -19,7 +19,8 @@ struct LaunchConfig {
   bool together = false;  // all blocks on the GPU at once, so that they can wait for each other
 };
 
-// Every thread of the kernel calls await_previous() before it touches memory, unless its blocks come together.
+// Every thread of the kernel calls await_previous() before it touches memory, unless its
+// blocks come together.
 template <class... Params, class... Args>
 Status launch(const LaunchConfig& how, std::string_view variant, void (*kernel)(Params...),
               const Args&... args) {

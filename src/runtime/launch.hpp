@@ -15,12 +15,12 @@ Status cuda_status(int error, std::string_view doing);
 // told as such.
 Status launch_status(std::string_view variant);
 
-// A cudaError_t: whether the current GPU can run what was compiled, and for which GPUs that was: a newer one gets the
-// newest of what came as PTX.
+// A cudaError_t: whether the current GPU can run what was compiled, and for which GPUs that was: a
+// newer one gets the newest of what came as PTX.
 int probe_kernel(int& sm);
 
-// Lets a kernel have more shared memory than every kernel may, beside what it declares. What one thread was given
-// another does not take away.
+// Lets a kernel have more shared memory than every kernel may, beside what it declares. What one
+// thread was given another does not take away.
 Status allow_shared(const void* kernel, std::size_t bytes);
 
 }  // namespace onepass

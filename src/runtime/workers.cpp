@@ -11,8 +11,9 @@
 namespace onepass {
 namespace {
 
-// libgomp keeps a pool of workers for each thread that starts teams. Only the forking thread survives a fork: its pool
-// is still listed in the child, and the next team would wait for workers that are gone.
+// libgomp keeps a pool of workers for each thread that starts teams. Only the forking thread
+// survives a fork: its pool is still listed in the child, and the next team would wait for
+// workers that are gone.
 thread_local bool came_through_fork = false;
 [[maybe_unused]] const int watching_forks =
     pthread_atfork(nullptr, nullptr, [] { came_through_fork = true; });

@@ -106,8 +106,8 @@ TEST(GoodInputTest, ALossOfIgnoredRowsIsZero) {
   EXPECT_EQ(dx, Values(DType::f32, {2, 3}, {0, 0, 0, 0, 0, 0}));
 }
 
-// A header can promise any number of rows of nothing, even one that 64 bits do not count; a call must
-// not walk through them.
+// A header can promise any number of rows of nothing, even one that 64 bits do not count; a call
+// must not walk through them.
 TEST(GoodInputTest, ManyRowsOfNothingTakeNoTime) {
   constexpr std::int64_t countable = std::int64_t{1} << 50, half = std::int64_t{3} << 31;
   for (const std::vector<std::int64_t>& shape :

@@ -1,4 +1,5 @@
-// Options at the edge of what their types hold: answered right, or refused by name, never a wrong number.
+// Options at the edge of what their types hold: answered right, or refused by name,
+// never a wrong number.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -149,7 +149,8 @@ TEST_F(DeviceProgramTest, ExplainPlansForAGpuThatIsNotHere) {
       run({"explain", "softmax", "4x8193", "f16", "variant=register_packed", "--machine", "h200"});
   EXPECT_EQ(beyond.exit, kCannot);
   EXPECT_NE(beyond.err.find("8192"), std::string::npos) << beyond.err;
-  // As the library would on that machine: there a greedy row has one candidate, on a CPU it has a usual number.
+  // As the library would on that machine: there a greedy row has one candidate, on a CPU it
+  // has a usual number.
   const Outcome greedy =
       run({"explain", "sample", "1024x128256", "f32", "temperature=0", "--machine", "h200"});
   EXPECT_NE(greedy.out.find("gpu_stream"), std::string::npos) << greedy.out;

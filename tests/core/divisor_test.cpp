@@ -23,7 +23,8 @@ TEST(DivisorTest, SmallNumbersByEachOther) {
   }
 }
 
-// Where a quotient changes, a multiplier that is a little off is seen first; most of all at the largest.
+// Where a quotient changes, a multiplier that is a little off is seen first; most of
+// all at the largest.
 TEST(DivisorTest, BesideMultiplesAndPowersOfTwo) {
   for (int power = 0; power < 31; ++power) {
     for (const int by : {(1 << power) - 1, 1 << power, (1 << power) + 1, kMost >> power}) {

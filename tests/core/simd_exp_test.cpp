@@ -265,9 +265,9 @@ double ulp(T exact) {
   return std::ldexp(1.0, exponent);
 }
 
-// The accuracy of exp, in ulps of its result, over the arguments whose exp is a normal number. In f32
-// ln 2 is one float, whose error counts once for every halving: small weights are less accurate,
-// and still better than a rounding of their argument allows.
+// The accuracy of exp, in ulps of its result, over the arguments whose exp is a normal number. In
+// f32 ln 2 is one float, whose error counts once for every halving: small weights are less
+// accurate, and still better than a rounding of their argument allows.
 struct Accuracy {
   double lowest;  // arguments from here to 0
   double most_ulps;

@@ -100,7 +100,8 @@ long double exact_sum(const std::vector<T>& x) {
   return sum;
 }
 
-// Each merge rounds a few times; an exponent's rounding error shrinks with the weight it belongs to.
+// Each merge rounds a few times; an exponent's rounding error shrinks with the
+// weight it belongs to.
 template <class T>
 long double tolerance(std::size_t merges) {
   return 4 * static_cast<long double>(merges + 2) * kEpsilon<T>;

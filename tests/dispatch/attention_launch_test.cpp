@@ -1,4 +1,5 @@
-// What of attention on a GPU is decided without one: which kernel, how keys are cut, what is refused.
+// What of attention on a GPU is decided without one: which kernel, how keys are cut, what is
+// refused.
 // Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
@@ -104,7 +105,8 @@ TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
   EXPECT_EQ(clustered_blocks(264, 16), 14 * 16);
 }
 
-// Queries by the tile, few of them: blocks of a cluster share the keys, and nothing goes through memory.
+// Queries by the tile, few of them: blocks of a cluster share the keys, and nothing
+// goes through memory.
 TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   const FlashLaunch head = flash_of(attention_problem(1, 1, 1, 1024, 1024, 64));
   EXPECT_EQ(head.cluster, 8);
@@ -137,8 +139,8 @@ TEST(AttentionLaunchTest, PartsAreOfFewRows) {
   EXPECT_EQ(sharing(16, 64, 16384, 64), std::pair(16, 1));
 }
 
-// Keys are loaded by the 128 where a head has dim 64 or 192 and its rows' keys are one block's; what is planned with is
-// what the kernel takes.
+// Keys are loaded by the 128 where a head has dim 64 or 192 and its rows' keys are one block's;
+// what is planned with is what the kernel takes.
 TEST(AttentionLaunchTest, TilesDoubleWhereNobodySharesThem) {
   using namespace attention_launch;
   const auto bytes = [](Problem p, auto&& change) {
@@ -199,8 +201,8 @@ TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
   EXPECT_EQ(many.blocks, 32 * 8);
 }
 
-// Where a row has few parts their warps do not join what they found; where it has many, or one, they do, and where the
-// cut is given and a row's bits shall not depend on how many there are.
+// Where a row has few parts their warps do not join what they found; where it has many, or one,
+// they do, and where the cut is given and a row's bits shall not depend on how many there are.
 TEST(AttentionLaunchTest, WarpsOfFewPartsLeaveWhatTheyFound) {
   EXPECT_EQ(attention_launch::left_by_part(1, 4), 1);
   EXPECT_EQ(attention_launch::left_by_part(2, 4), 4);

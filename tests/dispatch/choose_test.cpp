@@ -76,8 +76,8 @@ std::string describe(const Problem& p, const Machine& m) {
   return text.str();
 }
 
-// At most one row a thread: its weights, rounded up to a grain, with room for a beginning that is not
-// aligned, and one maximum a tile.
+// At most one row a thread: its weights, rounded up to a grain, with room for a beginning that is
+// not aligned, and one maximum a tile.
 double most_scratch(const Problem& p) {
   const std::int64_t weights = round_up(p.cols, kGrain) + kGrain;
   const std::int64_t maxima = round_up(p.cols / (kTile - kGrain) + 2, kGrain);
@@ -458,8 +458,8 @@ TEST(MachineTest, EveryInstructionSetHasATuning) {
   }
 }
 
-// The ops that choose from a row: one long row is cut, with room for each piece's candidates; short rows of
-// gates never are; and nothing is promised on a GPU.
+// The ops that choose from a row: one long row is cut, with room for each piece's candidates; short
+// rows of gates never are; and nothing is promised on a GPU.
 TEST(ChooseTest, OpsThatChoose) {
   Machine m = *find_machine("sapphire-rapids-2");
   for (const Op op : {Op::topk, Op::sample}) {
@@ -472,8 +472,8 @@ TEST(ChooseTest, OpsThatChoose) {
   EXPECT_EQ(cpu_plan({.op = Op::gate, .rows = 1, .cols = 1 << 20, .k = 8}, m).variant, "cpu_row");
 }
 
-// Rows of whole packs have kernels of their own, but not where clusters of 16 bits come in rounds, nor where a row's bits
-// shall not depend on how the others lie.
+// Rows of whole packs have kernels of their own, but not where clusters of 16 bits come in rounds,
+// nor where a row's bits shall not depend on how the others lie.
 TEST(ChooseTest, RowsOfWholePacks) {
   const Machine h200 = *find_machine("h200");
   const auto whole = [&](Problem p) {

@@ -1,4 +1,5 @@
-// The launches of what chooses from rows on a GPU: that they hold for every shape, and which are chosen.
+// The launches of what chooses from rows on a GPU: that they hold for every shape, and which are
+// chosen.
 // Not under sanitizers: plans are pure functions.
 #include "dispatch/machines.hpp"
 #include "ops/select/gpu/policy.hpp"
@@ -69,7 +70,8 @@ void expect_stream(const gpu_choose::StreamLaunch& stream, const Problem& p, con
   EXPECT_LE(gpu_choose::kStreamPacks / 2 * pack_lanes(p.in), 32) << what;
   // The keys that are left of a cut, spread over the lanes, and two more of each have room.
   EXPECT_GE(gpu_choose::kStreamKeys, ceil_div(p.k + p.k / 8, kWarp) + 2) << what;
-  // In the end 512 keys in order lie where the stages were, and half a room for each of the other blocks.
+  // In the end 512 keys in order lie where the stages were, and half a room for each of
+  // the other blocks.
   const int stages = gpu_choose::kStreamStages * gpu_choose::kStreamPacks * kPackBytes;
   const int keys = gpu_choose::kStreamKeys * gpu_choose::kKeyBytes;
   const int meeting = stream.warps() > 1 ? gpu_choose::kStreamMeetingBytes : 0;
@@ -193,7 +195,8 @@ TEST(GpuChooseTest, WarpsOfARow) {
   EXPECT_EQ(warps(132, 4096, DType::f32), 4);
   EXPECT_EQ(warps(1056, 8192), 2);
   EXPECT_EQ(warps(1056, 4096), 1);
-  // As many rows at once as their warps leave room for: a processor has 228 KB, of which each block loses one.
+  // As many rows at once as their warps leave room for: a processor has 228 KB, of which each
+  // block loses one.
   const Decision two = choose(topk(1024, 128256, 50), h200());
   EXPECT_LE(8 * (stream_of(two).shared_bytes + 128 + 1024), 233472U);
   // Where memory is short, fewer; rows of a processor are still there at once.
@@ -252,7 +255,8 @@ TEST(GpuChooseTest, WhatIsChosen) {
             "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 5), h200()).variant(), "gpu_warp");
   EXPECT_EQ(choose(topk(65536, 1000, 50), h200()).variant(), "gpu_stream");
-  // A sample's candidates stream where one top_k says how many they are, which it does unless p.k is a usual number or all.
+  // A sample's candidates stream where one top_k says how many they are, which it does unless p.k
+  // is a usual number or all.
   const auto sample = [](std::int64_t cols, std::int64_t k) {
     return Problem{.op = Op::sample, .rows = 1024, .cols = cols, .k = k};
   };
@@ -295,7 +299,8 @@ TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
   EXPECT_EQ(packs(topk(512, 32000, 300, DType::f32)), gpu_choose::kFewPacks);
   // 62 of the short ones.
   EXPECT_EQ(packs(topk(512, 513024, 300, DType::f32)), gpu_choose::kManyPacks);
-  // Eight blocks of 128 threads at a time, each with what is not in the plan and what the system keeps of it.
+  // Eight blocks of 128 threads at a time, each with what is not in the plan and what the
+  // system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;
   const Problem many = topk(1024, 128256, 64, DType::bf16);
   EXPECT_LE(8 * (gpu_choose::block(many, h200()).shared_bytes + kBeside), std::size_t{228} << 10);

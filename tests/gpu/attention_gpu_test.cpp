@@ -1,4 +1,5 @@
-// Attention on the GPU: the same bits always, in graphs and in any batch; halves that merge; pages that are not there.
+// Attention on the GPU: the same bits always, in graphs and in any batch; halves that merge; pages
+// that are not there.
 
 #ifdef ONEPASS_HAS_CUDA
 
@@ -82,7 +83,8 @@ class Op {
   Memory q_, k_, v_, o_;
 };
 
-// One of each kernel: Hopper's three dims, keys in parts, decode, a dim that has no kernel of its own.
+// One of each kernel: Hopper's three dims, keys in parts, decode, a dim that has no
+// kernel of its own.
 const std::vector<Shape> kShapes = {{4, 16, 16, 700, 700, 64}, {4, 16, 4, 500, 700, 128},
                                     {2, 40, 40, 260, 90, 256}, {1, 2, 2, 300, 1000, 64},
                                     {3, 32, 8, 1, 3000, 128},  {2, 4, 2, 65, 130, 72}};
@@ -108,8 +110,8 @@ TEST_F(AttentionGpuTest, AThousandRepeatsAreTheSameBits) {
   }
 }
 
-// The Hopper kernel's tiles under a diagonal, in pairs and one by one, with first tiles that have fewer queries: as the
-// kernel of warps finds it, whose blocks have a tile each.
+// The Hopper kernel's tiles under a diagonal, in pairs and one by one, with first tiles that have
+// fewer queries: as the kernel of warps finds it, whose blocks have a tile each.
 TEST_F(AttentionGpuTest, EveryTileUnderADiagonalIsThere) {
   for (const Shape& shape : {Shape{2, 100, 100, 400, 400, 64}, Shape{3, 50, 10, 1000, 1100, 64},
                              Shape{1, 13, 13, 5000, 5000, 64}, Shape{2, 90, 90, 300, 350, 128},
@@ -204,8 +206,8 @@ TEST_F(AttentionGpuTest, HalvesOfTheKeysMergeToTheWhole) {
   }
 }
 
-// From the last key to the first, every 100 keys, scores rise: by what a float holds and by what it does not, f16 or none.
-// A row rises, stays, falls, or rises twice as fast.
+// From the last key to the first, every 100 keys, scores rise: by what a float holds and by what it
+// does not, f16 or none. A row rises, stays, falls, or rises twice as fast.
 TEST_F(AttentionGpuTest, ScoresRiseByAnything) {
   constexpr std::int64_t kHeads = 2, kQueries = 300, kKeys = 700;
   constexpr std::int64_t kRows = kHeads * kQueries;
@@ -321,7 +323,8 @@ TEST_F(AttentionGpuTest, AnInfinityHidesNoNaN) {
   }
 }
 
-// Two sequences side by side: the last tile of the first has queries of the second, whose scores rise, or are none.
+// Two sequences side by side: the last tile of the first has queries of the second, whose scores
+// rise, or are none.
 TEST_F(AttentionGpuTest, AnotherSequenceChangesNoBits) {
   constexpr std::int64_t kHeads = 2, kOwn = 90, kTokens = 400, kDim = 128;
   const Memory offsets(std::vector<std::int32_t>{0, kOwn, kTokens});

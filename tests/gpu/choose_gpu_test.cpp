@@ -1,5 +1,5 @@
-// Choosing from rows on the GPU: the same answer always, in graphs, in any batch and by any launch; draws that
-// follow their distribution; rows whose own options cannot be.
+// Choosing from rows on the GPU: the same answer always, in graphs, in any batch and by any launch;
+// draws that follow their distribution; rows whose own options cannot be.
 
 #ifdef ONEPASS_HAS_CUDA
 
@@ -67,7 +67,8 @@ class Topk {
   Array<std::int32_t> indices_;
 };
 
-// One of each kernel: lanes, a warp, several, small blocks, large ones, clusters that guess and others, the grid, the sort.
+// One of each kernel: lanes, a warp, several, small blocks, large ones, clusters that guess and
+// others, the grid, the sort.
 const std::vector<std::array<std::int64_t, 3>> kShapes = {
     {1000, 999, 5}, {1000, 3001, 60}, {200, 32000, 128}, {600, 3000, 200}, {200, 32000, 200},
     {3, 50257, 50}, {20, 30000, 100}, {3, 50257, 200},   {1, 5000000, 20}, {2, 9000, 3000}};
@@ -117,7 +118,8 @@ TEST_F(ChooseGpuTest, MinusZeroIsZero) {
   }
 }
 
-// The K largest all of one block, which sends fewer; and more elements alike than a block has room for.
+// The K largest all of one block, which sends fewer; and more elements alike than a
+// block has room for.
 TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
   constexpr std::int64_t cols = 30011;
   std::vector<float> together = normal_logits(cols);
@@ -143,7 +145,8 @@ TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
   }
 }
 
-// Logits whose z is −inf though they are not, in all of a block's part and at its edge, or everywhere; a NaN beside +inf.
+// Logits whose z is −inf though they are not, in all of a block's part and at its edge, or
+// everywhere; a NaN beside +inf.
 TEST_F(ChooseGpuTest, ExtremesOfOneBlockAreThoseOfTheRow) {
   constexpr std::int64_t cols = 30011, k = 50;
   constexpr float inf = std::numeric_limits<float>::infinity();
@@ -342,7 +345,8 @@ TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
   }
 }
 
-// By blocks, which take a top_k of each row, too, and by warps and clusters that guess, which take one for all.
+// By blocks, which take a top_k of each row, too, and by warps and clusters that guess, which
+// take one for all.
 TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
   constexpr std::int64_t rows = 6, cols = 5000;
   const Array<float> x(normal_logits(rows * cols));

@@ -1,4 +1,5 @@
-// Gates on the GPU: scores and answers that lie anywhere, of every type, and scores that all want the same place.
+// Gates on the GPU: scores and answers that lie anywhere, of every type, and scores that all
+// want the same place.
 
 #ifdef ONEPASS_HAS_CUDA
 
@@ -57,7 +58,8 @@ class GateGpuTest : public testing::Test {
   }
 };
 
-// Rows that begin anywhere, columns side by side and not, every second column of the answers, and nothing written beside them.
+// Rows that begin anywhere, columns side by side and not, every second column of the answers, and
+// nothing written beside them.
 TEST_F(GateGpuTest, AnswersAreTheSameWhereverTheyLie) {
   for (const std::int64_t cols : {8, 64, 100, 256, 576, 1024}) {
     for (const int way : {0, 1, 2, 3, 4, 5, 6, 7}) {
@@ -156,7 +158,8 @@ TEST_F(GateGpuTest, WeightsAreRoundedToTheirType) {
   }
 }
 
-// From a few that are alike, whose keys have to be told apart by their columns, to more than a row has room for.
+// From a few that are alike, whose keys have to be told apart by their columns, to more than a
+// row has room for.
 template <class T>
 void expect_lower_experts(int alike) {
   constexpr std::int64_t cols = 256, k = 8;

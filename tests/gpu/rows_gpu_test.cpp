@@ -1,5 +1,5 @@
-// What ships on the GPU under load: threads and streams, graphs, repeats, huge tensors. The same call gives
-// the same bits, always.
+// What ships on the GPU under load: threads and streams, graphs, repeats, huge tensors. The same
+// call gives the same bits, always.
 
 #ifdef ONEPASS_HAS_CUDA
 

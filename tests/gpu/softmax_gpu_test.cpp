@@ -1,5 +1,6 @@
-// What only a GPU can show: errors that leave it usable, streams, graphs, threads, determinism. That
-// the variants compute the right thing is `onepass verify`'s business, and of VariantsGpuTest here.
+// What only a GPU can show: errors that leave it usable, streams, graphs, threads, determinism.
+// That the variants compute the right thing is `onepass verify`'s business, and of
+// VariantsGpuTest here.
 #include <gtest/gtest.h>
 
 #include <cmath>

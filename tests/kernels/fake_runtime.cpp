@@ -50,7 +50,8 @@ std::set<const void*> take_reached() { return std::exchange(reached(), {}); }
 
 using namespace onepass;  // NOLINT(google-build-using-namespace)
 
-// All that the library calls of the runtime: with one missing, the linker would take the real one, whole.
+// All that the library calls of the runtime: with one missing, the linker would take the
+// real one, whole.
 extern "C" {
 
 void** __cudaRegisterFatBinary(void*) {

@@ -1,5 +1,5 @@
-// A CUDA runtime without a GPU: it knows the kernels that were linked, and notes which of them are launched. The library runs
-// on it as on any other, from a call's checks to its launch.
+// A CUDA runtime without a GPU: it knows the kernels that were linked, and notes which of them are
+// launched. The library runs on it as on any other, from a call's checks to its launch.
 #pragma once
 
 #include <map>

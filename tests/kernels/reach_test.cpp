@@ -1,6 +1,7 @@
-// Every kernel that is compiled is one that some call runs: problems over all that tells kernels apart, through the public
-// functions, on each GPU that the dispatcher knows, by its choice and by every variant and launch that can be asked for. What
-// is not reached costs a build seconds and a program bytes for nothing.
+// Every kernel that is compiled is one that some call runs: problems over all that tells kernels
+// apart, through the public functions, on each GPU that the dispatcher knows, by its choice and by
+// every variant and launch that can be asked for. What is not reached costs a build seconds and a
+// program bytes for nothing.
 
 #include <gtest/gtest.h>
 
@@ -36,8 +37,8 @@ const Context& gpu_context() {
   return context;
 }
 
-// Calls call(variant) for the dispatcher's choice, and for each variant by its name; of calls without options for each launch
-// by its name, too.
+// Calls call(variant) for the dispatcher's choice, and for each variant by its name; of calls
+// without options for each launch by its name, too.
 template <class Call>
 void each_way(Op op, bool plain, const std::vector<std::string>& launches, Call call) {
   call(std::string_view{});

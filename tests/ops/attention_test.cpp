@@ -1,5 +1,6 @@
-// attention by its contract: what is hidden, what is empty, what NaN may touch, that parts merge to the whole, and
-// that bits repeat. Values against the oracle: the lines of workloads/test_attention.txt, in verify_test.cpp.
+// attention by its contract: what is hidden, what is empty, what NaN may touch, that parts merge to
+// the whole, and that bits repeat. Values against the oracle: the lines of
+// workloads/test_attention.txt, in verify_test.cpp.
 #include "onepass/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -247,7 +248,8 @@ TEST(AttentionTest, TheSameBitsEveryRun) {
   }
 }
 
-// A batch of two holds the first sequence's bits, whatever the threads: with parts of keys, and without.
+// A batch of two holds the first sequence's bits, whatever the threads: with parts of
+// keys, and without.
 TEST(AttentionTest, BatchInvariantBitsAreASequencesOwn) {
   for (const std::int64_t queries : {1, 100}) {
     Attention both(2, 2, queries, 3000, 64);

@@ -1,5 +1,5 @@
-// The launches of the walk through attention are pure functions: every plan fits its GPU, has room for its matrices, or
-// is refused.
+// The launches of the walk through attention are pure functions: every plan fits its GPU, has room
+// for its matrices, or is refused.
 // Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 
@@ -107,7 +107,8 @@ TEST(AttentionWalkTest, ScoresInMemoryHaveALimit) {
   EXPECT_EQ(refusal_of("flash_wmma", attention_problem(1, 32, 32, 16384, 16384, 64)), "");
 }
 
-// What is not refused can be launched: blocks are counted with 31 bits, those of the products and of kᵀ, too.
+// What is not refused can be launched: blocks are counted with 31 bits, those of the
+// products and of kᵀ, too.
 TEST(AttentionWalkTest, BlocksFitALaunch) {
   const std::int64_t most = kMost32;
   for (const std::int64_t batch : {1LL, 1LL << 12, 1LL << 20}) {

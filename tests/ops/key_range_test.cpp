@@ -1,4 +1,5 @@
-// The search for a limit: that bins are a partition, and that it ends, with the right key, however weights are rounded.
+// The search for a limit: that bins are a partition, and that it ends, with the right key, however
+// weights are rounded.
 // Not under sanitizers: numbers in, numbers out.
 #include "ops/select/gpu/key_range.hpp"
 
@@ -53,7 +54,8 @@ class Row {
 
   bool has(Key key) const { return std::ranges::find(keys_, key) != keys_.end(); }
 
-  // With weights rounded to whole units in every guess; at most `room` keys are looked at one by one.
+  // With weights rounded to whole units in every guess; at most `room` keys are
+  // looked at one by one.
   Key limit(double wanted, std::size_t room, int& turns) const {
     const float unit = 0x1p31F / static_cast<float>(all_);
     bool whole = true;

@@ -191,8 +191,8 @@ std::vector<Blind> blinds(std::int64_t rows, std::int64_t cols, Values& keep, Va
   };
 }
 
-// Runs an op twice, with numbers and with NaN where `hides` says; both results must be the same bits.
-// run gets what to put in the hidden places.
+// Runs an op twice, with numbers and with NaN where `hides` says; both results must be the same
+// bits. run gets what to put in the hidden places.
 void expect_blind(const std::function<Values(double hidden)>& run) {
   const Values with_number = run(3);
   for (std::int64_t i = 0; i < with_number.size(); ++i) {

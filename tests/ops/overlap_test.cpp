@@ -103,7 +103,8 @@ TEST(OverlapTest, RowsTouchNoOther) {
   }
 }
 
-// Weights are relative to the largest of a row's first few hundred elements. The rest may be anything.
+// Weights are relative to the largest of a row's first few hundred elements. The rest
+// may be anything.
 TEST(OverlapTest, NothingNeedBeLikeTheFirstFew) {
   for (const std::int64_t cols : kColumns) {
     const auto row = [cols](std::vector<double>& values, std::int64_t r) {
@@ -143,8 +144,8 @@ double largest_error(const Values& x, const Values& y, std::int64_t cols) {
   return largest;
 }
 
-// Additions that all round the same way. (One lane and tiles of 1024, as SCALAR has them, are off by 18
-// ulps; one sum over the row was by 53 and more.)
+// Additions that all round the same way. (One lane and tiles of 1024, as SCALAR has them, are off
+// by 18 ulps; one sum over the row was by 53 and more.)
 TEST(OverlapTest, SumsOfEqualWeightsDoNotDrift) {
   const std::int64_t cols = 50257;
   std::vector<double> values(static_cast<std::size_t>(kRows * cols), -0.83);

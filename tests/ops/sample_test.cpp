@@ -1,5 +1,5 @@
-// Samples: that they follow the distribution that each filter and combination leaves, and that a row's draw
-// depends on nothing but the row, its seed and its offset.
+// Samples: that they follow the distribution that each filter and combination leaves, and that a
+// row's draw depends on nothing but the row, its seed and its offset.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,7 +125,8 @@ TEST(SampleTest, FollowsTheDistributionOfAWideNucleusSlow) {
   }
 }
 
-// The sum that top_p is a part of is rounded, and may be more than its parts: then all are left, not one.
+// The sum that top_p is a part of is rounded, and may be more than its parts: then all
+// are left, not one.
 TEST(SampleTest, ATopPNearOneLeavesAll) {
   for (const double top_p : {0.9999999, 0.99999994, 0.999999999, 1 - 1e-15}) {
     int argmax = 0;

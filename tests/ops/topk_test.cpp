@@ -1,4 +1,5 @@
-// softmax_topk and topk against the oracle: K, lengths, ties, fills, dtypes, options, and how a row is cut.
+// softmax_topk and topk against the oracle: K, lengths, ties, fills, dtypes, options, and
+// how a row is cut.
 #include <gtest/gtest.h>
 
 #include <cmath>

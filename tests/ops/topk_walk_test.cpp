@@ -1,4 +1,5 @@
-// The launches of the walk through topk are pure functions: every plan fits its GPU, has its workspace, or is refused.
+// The launches of the walk through topk are pure functions: every plan fits its GPU, has its
+// workspace, or is refused.
 // Not under sanitizers: plans are pure functions.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Cross-entropy whose classes have weights, or probabilities as targets: what it means where values against the oracle do
-// not say so, what is refused, and the plan of a GPU. Values: the lines of workloads/test_row_ops.txt, in verify_test.cpp.
+// Cross-entropy whose classes have weights, or probabilities as targets: what it means where values
+// against the oracle do not say so, what is refused, and the plan of a GPU. Values: the lines of
+// workloads/test_row_ops.txt, in verify_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the build into a fresh prefix, then uses it the way a stranger would: the examples through
-# find_package, one of them again through pkg-config.
+# Installs the build into a fresh prefix, then uses it the way a stranger would: the examples
+# through find_package, one of them again through pkg-config.
 #   install_test.sh SOURCE_DIR BUILD_DIR CONFIG
 set -euo pipefail
 source_dir=$1 build_dir=$2 config=$3
@@ -32,7 +32,8 @@ export PKG_CONFIG_PATH
 # Unquoted: these are lists of flags.
 # shellcheck disable=SC2046
 for static in "" --static; do
-  "$cxx" -std=c++20 "$source_dir/examples/softmax.cpp" $(pkg-config $static --cflags --libs onepass) \
+  "$cxx" -std=c++20 "$source_dir/examples/softmax.cpp" \
+    $(pkg-config $static --cflags --libs onepass) \
     -Wl,-rpath,"$(pkg-config --variable=libdir onepass)" -o "$work/softmax_pkg_config"
   "$work/softmax_pkg_config"
 done

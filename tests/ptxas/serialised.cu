@@ -1,5 +1,6 @@
-// What the check of 20_hopper.cu must catch: a product inside of a branch that threads may take differently. ptxas
-// would have to say on each path that registers are ready, cannot, and lets every product end before the next.
+// What the check of 20_hopper.cu must catch: a product inside of a branch that threads may take
+// differently. ptxas would have to say on each path that registers are ready, cannot, and lets
+// every product end before the next.
 #include "core/cuda/wgmma.cuh"
 
 __global__ void serialised(float* out, std::uint64_t left, std::uint64_t right, const int* steps) {

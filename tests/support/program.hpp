@@ -65,8 +65,8 @@ class ProgramTest : public testing::Test {
     return all;
   }
 
-  // Runs the program in the working directory. `err` may be a terminal to give it for a stderr, `out` a stdout that is
-  // not kept.
+  // Runs the program in the working directory. `err` may be a terminal to give it for a stderr,
+  // `out` a stdout that is not kept.
   Outcome run(const Words& arguments, const Words& environment = {}, int err = -1,
               int out = -1) const {
     Words words = {ONEPASS_CLI};

@@ -1,5 +1,6 @@
-// Barriers in shared memory that count bytes (sm_90): a block of a cluster stores into another's shared memory
-// and tells its barrier in the same instruction, so that nobody waits for more than what is meant for him.
+// Barriers in shared memory that count bytes (sm_90): a block of a cluster stores into another's
+// shared memory and tells its barrier in the same instruction, so that nobody waits for more than
+// what is meant for him.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ __device__ inline unsigned address_in_block(const void* mine, int rank) {
   return address;
 }
 
-// By one thread: the barrier opens when each of `count` senders has said how many bytes come, and they have. Other blocks
-// may send after a barrier of the cluster.
+// By one thread: the barrier opens when each of `count` senders has said how many bytes come, and
+// they have. Other blocks may send after a barrier of the cluster.
 __device__ inline void expect_senders(Mbarrier& barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
                : "memory");
@@ -69,8 +70,8 @@ __device__ inline void wait_for_phase(const Mbarrier& barrier, int phase) {
 }
 __device__ inline void wait_for_bytes(Mbarrier& barrier) { wait_for_phase(barrier, 0); }
 
-// Bytes from global to this block's shared memory by the copy engine, both at multiples of 16; they count at the
-// barrier when they have come.
+// Bytes from global to this block's shared memory by the copy engine, both at multiples of 16; they
+// count at the barrier when they have come.
 __device__ inline void copy_bulk(const void* from, void* to, int bytes, const Mbarrier& barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::

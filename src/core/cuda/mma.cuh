@@ -1,7 +1,8 @@
-// Matrix products of a warp (sm_80): 16 × 16 by 16 × 8, all operands in registers, and what brings them there.
+// Matrix products of a warp (sm_80): 16 × 16 by 16 × 8, all operands in registers, and what
+// brings them there.
 //
-// The accumulator of 16 × 8 has the layout that a warp of a warpgroup's has (core/cuda/wgmma.cuh), and so have the left
-// operands.
+// The accumulator of 16 × 8 has the layout that a warp of a warpgroup's has (core/cuda/wgmma.cuh),
+// and so have the left operands.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +72,9 @@ __device__ inline void add_product(float (&d)[Size], int at, const unsigned (&le
   }
 }
 
-// A tile of 16-bit rows in shared memory, the 16 bytes of each row's columns 8c to 8c + 7 at a place that its row
-// turns: eight rows at the same columns meet no bank twice. Tiles begin at 128 bytes.
+// A tile of 16-bit rows in shared memory, the 16 bytes of each row's columns 8c to 8c + 7
+// at a place that its row turns: eight rows at the same columns meet no bank twice. Tiles
+// begin at 128 bytes.
 template <int Columns>
 struct Swizzled {
   static constexpr int kChunks = (Columns + 63) / 64 * 8;  // a row, of 16 bytes
@@ -84,8 +86,8 @@ struct Swizzled {
            (static_cast<unsigned>(chunk) ^ turn) * 16;
   }
 
-  // From one of a row's first two chunks so many rows and columns on, in sixteens. Where these are constants most of it is
-  // in the instruction that loads from there: four addresses serve a tile.
+  // From one of a row's first two chunks so many rows and columns on, in sixteens. Where these are
+  // constants most of it is in the instruction that loads from there: four addresses serve a tile.
   __device__ static unsigned beyond(unsigned start, int rows, int columns) {
     const auto chunk = static_cast<unsigned>(2 * columns);
     return (start ^ chunk % 8 * 16) + chunk / 8 * 128 +
@@ -104,8 +106,8 @@ __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
   }
 }
 
-// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats. Of one tile of rows the first
-// Held steps of q may be in registers.
+// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats. Of one
+// tile of rows the first Held steps of q may be in registers.
 template <class Stored, int Columns, int Held, int Tiles, int Size, int Steps>
 __device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[Steps][4], unsigned q,
                               unsigned k) {

@@ -45,7 +45,8 @@ __device__ inline Stored element(const unsigned (&words)[Words], int k) {
   }
 }
 
-// The same, widened. The upper bf16 of a word is one instruction away, and two if it is taken out first.
+// The same, widened. The upper bf16 of a word is one instruction away, and two if it is
+// taken out first.
 template <class Stored, int Words>
 __device__ inline auto widened(const unsigned (&words)[Words], int k) {
   if constexpr (std::is_same_v<Stored, BF16>) {
@@ -97,7 +98,8 @@ __device__ inline unsigned larger_number_word(unsigned a, unsigned b) {
   return result;
 }
 
-// The smaller of each pair of neighbours, of which those of b count where they are finite, and those of a unless they are NaN.
+// The smaller of each pair of neighbours, of which those of b count where they are finite, and
+// those of a unless they are NaN.
 template <class Stored>
 __device__ inline unsigned smaller_finite_word(unsigned a, unsigned b) {
   unsigned result;  // 0 · b + b is NaN where b is not finite

@@ -51,7 +51,8 @@ __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   return largest_or_nan<T>(words);
 }
 
-// The largest of each pack or half a pack in a word: of 16-bit elements those at even and those at odd places. NaN if one is.
+// The largest of each pack or half a pack in a word: of 16-bit elements those at even and those at
+// odd places. NaN if one is.
 template <class T, int N, int M>
 __device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&largest)[M]) {
   static_assert(M == N || M == 2 * N);
@@ -67,8 +68,8 @@ __device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&large
   }
 }
 
-// Which of up to 32 elements are above v, a bit each; word(w) is the w-th of their words. Of 16-bit elements those at odd
-// places have the upper bits.
+// Which of up to 32 elements are above v, a bit each; word(w) is the w-th of their words. Of 16-bit
+// elements those at odd places have the upper bits.
 template <class T, int Words, class Word>
 __device__ inline unsigned above(float v, Word word) {
   static_assert(Words * 4 / sizeof(T) <= 32);
@@ -77,7 +78,8 @@ __device__ inline unsigned above(float v, Word word) {
   for (int w = Words - 1; w >= 0; --w) {
     if constexpr (sizeof(T) == 2) {
       bits |= above_word<T>(word(w), v) & 0x10001U << w;
-    } else {  // as the sign of a difference, which takes a compare and a choice fewer; a NaN's is positive
+    } else {
+      // As the sign of a difference, which takes a compare and a choice fewer; a NaN's is positive.
       bits = __funnelshift_l(__float_as_uint(v - __uint_as_float(word(w))), bits, 1);
     }
   }
@@ -97,9 +99,10 @@ __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
   return above<0, N>(packs, v);
 }
 
-// The element of such a bit, counted from the first pack's first, where packs lie `Apart` from each other: of bit 4 p + w it is
-// w of pack p, and of 16-bit elements 2 w, with 16 more one further. As products, which take fewer instructions than parts
-// of the bit. Of no bit, −1, it is one of the first 32, too.
+// The element of such a bit, counted from the first pack's first, where packs lie `Apart` from
+// each other: of bit 4 p + w it is w of pack p, and of 16-bit elements 2 w, with 16 more one
+// further. As products, which take fewer instructions than parts of the bit. Of no bit, −1, it is
+// one of the first 32, too.
 template <class T, int Apart>
 __device__ inline int element_of_bit(int bit) {
   constexpr int kPackElements = Apart * Pack<T>::kLanes;
@@ -111,8 +114,8 @@ __device__ inline int element_of_bit(int bit) {
   }
 }
 
-// A pack from global to shared memory, past the registers and L1. It is there once the thread that asked
-// has waited; nobody else need.
+// A pack from global to shared memory, past the registers and L1. It is there once the thread that
+// asked has waited; nobody else need.
 template <class T>
 __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
   const auto slot = static_cast<unsigned>(__cvta_generic_to_shared(to));

@@ -1,4 +1,5 @@
-// Tiles between global and shared memory by the copy engine (sm_90), and the ring of stages that they pass through.
+// Tiles between global and shared memory by the copy engine (sm_90), and the ring of stages that
+// they pass through.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +22,8 @@ __device__ inline void fetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The bytes of the tile count at the barrier when they have come. What lies outside of the tensor comes as zeros.
+// The bytes of the tile count at the barrier when they have come. What lies outside of the
+// tensor comes as zeros.
 __device__ inline void load(void* to, const CUtensorMap& map, const Place& from,
                             Mbarrier& barrier) {
   const std::int32_t at[4] = {from.column, from.token, from.head, from.batch};
@@ -55,7 +57,8 @@ __device__ inline void wait(Mbarrier& barrier, unsigned phase) {
   }
 }
 
-// Stages that one thread fills and readers empty, in turn: step n has stage n mod Stages, again and again.
+// Stages that one thread fills and readers empty, in turn: step n has stage n mod Stages,
+// again and again.
 template <int Stages>
 struct Ring {
   static_assert((Stages & (Stages - 1)) == 0);

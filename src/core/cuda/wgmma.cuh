@@ -1,9 +1,11 @@
-// Matrix products of a warpgroup (sm_90a): four warps give the tensor cores 64 rows, asynchronously.
+// Matrix products of a warpgroup (sm_90a): four warps give the tensor cores 64
+// rows, asynchronously.
 //
-// The accumulator of 64 × N is N / 2 floats a thread. Thread t of the 128 has of row 16·(t / 32) + t % 32 / 4, and of
-// the one 8 below it, columns 2·(t % 4) and the next of every eight: d[4i], d[4i + 1] of the upper row, d[4i + 2],
-// d[4i + 3] of the lower. Rounded to 16 bits in pairs this is the layout that a left operand has in registers, so
-// that what one product gave is what the next takes.
+// The accumulator of 64 × N is N / 2 floats a thread. Thread t of the 128 has of row 16·(t /
+// 32) + t % 32 / 4, and of the one 8 below it, columns 2·(t % 4) and the next of every eight:
+// d[4i], d[4i + 1] of the upper row, d[4i + 2], d[4i + 3] of the lower. Rounded to 16 bits in
+// pairs this is the layout that a left operand has in registers, so that what one product gave
+// is what the next takes.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +28,18 @@ __device__ inline void wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Groups) : "memory");
 }
 
-// The compiler does not know that a product writes its accumulator after the instruction: nothing that uses it may
-// move across this.
+// The compiler does not know that a product writes its accumulator after the instruction: nothing
+// that uses it may move across this.
 template <int Size>
 __device__ inline void pin(float (&d)[Size]) {
 #pragma unroll
   for (int i = 0; i < Size; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// An operand in shared memory as the copy engine leaves it: rows of 128 bytes, of which eight make a pattern of 1024
-// that is swizzled. Along the rows the pattern repeats every 1024 bytes; `columns` is the distance from one 64
-// columns to the next, which only an operand that is read across its rows asks for.
+// An operand in shared memory as the copy engine leaves it: rows of 128 bytes, of which eight make
+// a pattern of 1024 that is swizzled. Along the rows the pattern repeats every 1024 bytes;
+// `columns` is the distance from one 64 columns to the next, which only an operand that is read
+// across its rows asks for.
 __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kRows = std::uint64_t{1024 >> 4} << 32;
@@ -100,7 +103,8 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
   }
 
-// d = left · rightᵀ, or that much more: 16 columns of 64 rows by 16 columns of N rows, both in shared memory.
+// d = left · rightᵀ, or that much more: 16 columns of 64 rows by 16 columns of N rows, both
+// in shared memory.
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
   static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64, "no such size here yet");

@@ -1,5 +1,5 @@
-// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target. (Up to 88 there is
-// room for the exponent, too.)
+// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target. (Up to 88 there
+// is room for the exponent, too.)
 //
 // exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Adding `shifter` rounds to an integer
 // and leaves n + bias in the low mantissa bits, so that one shift makes the float 2^n. The

@@ -31,8 +31,8 @@ inline constexpr bool kHardwareF16 = true;
 inline constexpr bool kHardwareF16 = false;
 #endif
 
-// bf16 in pairs of vectors: the even elements in the one, the odd ones in the other, each a shift or
-// a mask away from its 32 bits. For work that does not care about the order of elements, and for
+// bf16 in pairs of vectors: the even elements in the one, the odd ones in the other, each a shift
+// or a mask away from its 32 bits. For work that does not care about the order of elements, and for
 // weights that come and go in the same order.
 struct PairedBF16 : BF16 {};
 
@@ -217,8 +217,8 @@ ONEPASS_FORCED auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored
 }
 
 // The odd halves are in their place; the even ones move down. Half a step is added and the rest
-// dropped, so that what lies halfway between two bf16 goes to the upper one. A NaN that came from bf16
-// has nothing in the bits that could carry it out of NaN.
+// dropped, so that what lies halfway between two bf16 goes to the upper one. A NaN that came from
+// bf16 has nothing in the bits that could carry it out of NaN.
 template <class D>
 ONEPASS_FORCED auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
   const hn::Repartition<uint16_t, D> d16;

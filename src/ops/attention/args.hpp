@@ -1,4 +1,5 @@
-// The arguments of attention after checking, and what a query sees of its keys. Plain data: a kernel gets a copy.
+// The arguments of attention after checking, and what a query sees of its keys. Plain data: a
+// kernel gets a copy.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 
 namespace onepass {
 
-// A tensor over batch × heads × tokens, all strides in elements; broadcast dimensions have stride 0. What a token
-// has are neighbours: dim elements, or keys, or one.
+// A tensor over batch × heads × tokens, all strides in elements; broadcast dimensions have stride
+// 0. What a token has are neighbours: dim elements, or keys, or one.
 struct Heads {
   void* data = nullptr;  // null: absent. Inputs are never written through this.
   DType dtype = DType::f32;

@@ -1,4 +1,5 @@
-// From what a caller of attention passed to arguments that a kernel can trust, or a Status that says why not.
+// From what a caller of attention passed to arguments that a kernel can trust, or a Status
+// that says why not.
 #pragma once
 
 #include "core/problem.hpp"

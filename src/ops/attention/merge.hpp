@@ -1,5 +1,5 @@
-// Two results of attention over different keys as one, by the algebra of core/state.hpp: an lse is the logit of all
-// that a run saw, and o its value.
+// Two results of attention over different keys as one, by the algebra of core/state.hpp: an lse is
+// the logit of all that a run saw, and o its value.
 #pragma once
 
 #include "core/state.hpp"

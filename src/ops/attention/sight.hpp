@@ -1,4 +1,5 @@
-// What of attention on a GPU can be known without one: which keys a tile of queries sees. Host and device.
+// What of attention on a GPU can be known without one: which keys a tile of queries sees.
+// Host and device.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 
 namespace onepass {
 
-// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward. A backward
-// with_loss has `loss` and `dx`.
+// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward. A
+// backward with_loss has `loss` and `dx`.
 struct CrossEntropyTensors {
   ConstTensor x{}, target{}, lse{}, dloss{};
   Tensor loss{}, dx{};

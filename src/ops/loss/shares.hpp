@@ -1,22 +1,24 @@
-// The state of a row whose classes have weights, or probabilities as targets, and the loss that comes of it. On a CPU and
-// on a GPU.
+// The state of a row whose classes have weights, or probabilities as targets, and the loss that
+// comes of it. On a CPU and on a GPU.
 //
-// Class c has the share a = w · q: its weight, and its probability, or 1 where it is the target. With s of the labels
-// smoothed over the classes with z > −inf
+// Class c has the share a = w · q: its weight, and its probability, or 1 where it is the target.
+// With s of the labels smoothed over the classes with z > −inf
 //
 //     loss = (1 − s) · Σ a · (lse − z) + s / count · Σ w · (lse − z) + z_loss · lse²
-//     dz   = exp(z − lse) · (A + 2 · z_loss · lse) − ((1 − s) · a + s / count · w),   A the sum of what is subtracted
+//     dz   = exp(z − lse) · (A + 2 · z_loss · lse) − ((1 − s) · a + s / count · w), A the sum of
+//          what is subtracted
 //
-// A class whose share is 0 adds nothing, even where its z is −inf; one with a share there makes the loss infinite.
+// A class whose share is 0 adds nothing, even where its z is −inf; one with a share there makes
+// the loss infinite.
 #pragma once
 
 #include "core/long_state.hpp"
 
 namespace onepass::ops::loss {
 
-// Sums are float64: of all the classes of a long row some are tiny beside the others. They are of z − m, so that a
-// large offset common to the row costs no digits; and of its half, which is finite where the two are. The state is a
-// State, or where tiles are merged on a CPU a LongState.
+// Sums are float64: of all the classes of a long row some are tiny beside the others. They are of z
+// − m, so that a large offset common to the row costs no digits; and of its half, which is finite
+// where the two are. The state is a State, or where tiles are merged on a CPU a LongState.
 template <class RowState>
 struct Shares {
   RowState state;

@@ -1,5 +1,5 @@
-// From what a caller passed to arguments that a kernel can trust, or a Status that says why not. Looks
-// at no memory, so that it may be a GPU's. `args` come as they were made.
+// From what a caller passed to arguments that a kernel can trust, or a Status that says why not.
+// Looks at no memory, so that it may be a GPU's. `args` come as they were made.
 #pragma once
 
 #include "onepass/ops.hpp"

@@ -1,4 +1,5 @@
-// What CPU variants can run, as pure functions of problem and machine: the reason why not, or nothing.
+// What CPU variants can run, as pure functions of problem and machine: the reason why
+// not, or nothing.
 #pragma once
 
 #include <string>

@@ -7,8 +7,8 @@
 namespace onepass {
 namespace {
 
-// The weights of a piece stay in cache if there is room. A row that long is never kept; its size need not fit the type
-// that counts it.
+// The weights of a piece stay in cache if there is room. A row that long is never kept; its size
+// need not fit the type that counts it.
 void keep_weights(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons* reasons) {
   constexpr std::int64_t longest = std::int64_t{1} << 48;
   const auto kept =

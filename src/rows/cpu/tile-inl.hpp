@@ -274,7 +274,8 @@ class RowWriter {
     return static_cast<std::byte*>(data_) + c * stride_ * static_cast<int64_t>(size_of(dtype_));
   }
 
-  // Calls body with column 0 in the type it is stored in, if vectors are stored as that; false if not.
+  // Calls body with column 0 in the type it is stored in, if vectors are stored as
+  // that; false if not.
   template <class Body>
   ONEPASS_FORCED bool with_vectors(bool paired, Body body) const {
     if (stride_ != 1) return false;

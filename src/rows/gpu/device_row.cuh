@@ -1,8 +1,9 @@
 // One row of a tensor on the device, 16 bytes at a time, whatever it lies on.
 //
-// A row is cut into packs at the multiples of 16 bytes of its input. A dense row has only whole ones, and
-// what is left at its two ends goes element by element. A row of any kind has a partial one at each end: it
-// is loaded whole as long as the tensor goes on there, and what is not the row's is masked out.
+// A row is cut into packs at the multiples of 16 bytes of its input. A dense row has only whole
+// ones, and what is left at its two ends goes element by element. A row of any kind has a partial
+// one at each end: it is loaded whole as long as the tensor goes on there, and what is not the
+// row's is masked out.
 #pragma once
 
 #include "core/cuda/pack.cuh"
@@ -13,8 +14,9 @@ namespace onepass {
 template <class Stored>
 using Compute = std::conditional_t<std::is_same_v<Stored, double>, double, float>;
 
-// The values of a pack, passed in registers to functions that are not inlined: kernels for any row make packs in
-// many places, and one copy of every option serves them all. Inlined, they were a third of the library.
+// The values of a pack, passed in registers to functions that are not inlined: kernels for any row
+// make packs in many places, and one copy of every option serves them all. Inlined, they were a
+// third of the library.
 template <class T, int N>
 struct alignas(16) Values {
   T z[N];
@@ -34,8 +36,8 @@ ONEPASS_HD inline Reach reach_of(const RowSpace& space, const Operand& operand) 
   return {data, data + (last + 1) * static_cast<std::int64_t>(size_of(operand.dtype))};
 }
 
-// A row whose elements are neighbours and all take part: the whole packs in it, and the elements before the
-// first and after the last of them, its edges. Nothing beside the row is touched.
+// A row whose elements are neighbours and all take part: the whole packs in it, and the elements
+// before the first and after the last of them, its edges. Nothing beside the row is touched.
 template <class Stored>
 class DensePacks {
  public:

@@ -8,11 +8,11 @@
 //   fetch(i), nothing(), hold(stored, i, end)   from memory; past the end; what is kept of it
 //   fold(held[P], live)           -> Partial; packs from `live` on are empty in the whole warp
 //   writes(), scale(total), finish(i, held, scale)   writes pack i
-//   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale)   elements that no pack holds
-//   conclude(total)               by one thread: writes what there is one of a row
+//   edges(), fetch_edge(e), fold_edge(edge), finish_edge(e, edge, scale) elements that no pack
+//   holds conclude(total) by one thread: writes what there is one of a row
 //   ask(i, slot)                  a dense row's: a pack on its way to shared memory
-// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is read once
-// and kept on chip until its row's total is known.
+// and gets groups of lanes, blocks and clusters from here, the grid from grid.cuh. Every pack is
+// read once and kept on chip until its row's total is known.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
@@ -33,8 +33,8 @@ static_assert(gpu_rows::kMostCluster == kMostCluster && gpu_rows::kBlockThreads 
 template <class Row>
 inline constexpr bool kTakesAny = std::is_same_v<typename Row::Args, RowArgs>;
 
-// Whether a thread has all of its packs first, first + step, … before `end`. Most do, and need not look at
-// each: of 18 instructions an element of f16 that was more than one.
+// Whether a thread has all of its packs first, first + step, … before `end`. Most do, and need not
+// look at each: of 18 instructions an element of f16 that was more than one.
 template <int P>
 __device__ inline bool has_all(int first, int step, int end) {
   return first + (P - 1) * step < end;
@@ -58,8 +58,8 @@ __device__ inline void hold_packs(const Row& row, int first, int step, int end,
   for (int p = 0; p < P; ++p) held[p] = row.hold(stored[p], first + p * step, end);
 }
 
-// How many of a thread's P packs any thread of its warp has, the warp's first being `of_warp`: what comes
-// after them all can leave out.
+// How many of a thread's P packs any thread of its warp has, the warp's first being `of_warp`: what
+// comes after them all can leave out.
 template <int P>
 __device__ inline int live_packs(int of_warp, int step, int end) {
   if (has_all<P>(of_warp, step, end)) return P;
@@ -106,9 +106,9 @@ constexpr int groups_at_once(int rows) {
   return kTakesAny<Row> ? 2 : rows > 1 || sizeof(typename Row::Held) > kPackBytes ? 4 : 5;
 }
 
-// Neighbouring lanes that share rows, R of them in turn. Rows that are on their way together lie side by side. A group past
-// the last row goes along, for the warp's shuffles, with the last row again. Rows are counted with 31 bits
-// (gpu_rows::kMostBlockRows).
+// Neighbouring lanes that share rows, R of them in turn. Rows that are on their way together lie
+// side by side. A group past the last row goes along, for the warp's shuffles, with the last row
+// again. Rows are counted with 31 bits (gpu_rows::kMostBlockRows).
 template <int R>
 class Group {
  public:
@@ -142,7 +142,8 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
   const Group<R> group(lanes_log, args.end_row - args.first_row);
   const int lanes = group.lanes();
   const int lane = group.lane();
-  // A row with any options is long to find, and comes alone; others are found again in each loop, which costs no registers.
+  // A row with any options is long to find, and comes alone; others are found again in each loop,
+  // which costs no registers.
   static_assert(!kTakesAny<Row> || R == 1);
   const Row first(args, args.first_row + group.row(0));
   const auto row_of_turn = [&](int r) {
@@ -181,9 +182,9 @@ __global__ __launch_bounds__(gpu_rows::kGroupThreads,
   }
 }
 
-// One block's chunk of a row: P packs a thread in registers; a Long one goes on in shared memory, as far
-// as `staged` packs, and what is left is read a second time, last first, so that L2 has most of it. A
-// thread finds in the stage what it put there itself. The first chunk has the row's edges.
+// One block's chunk of a row: P packs a thread in registers; a Long one goes on in shared memory,
+// as far as `staged` packs, and what is left is read a second time, last first, so that L2 has most
+// of it. A thread finds in the stage what it put there itself. The first chunk has the row's edges.
 template <class Row, int P, bool Long>
 class Chunk {
  public:

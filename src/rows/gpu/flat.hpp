@@ -1,5 +1,5 @@
-// Arguments of the kernels that are compiled for the usual call: no options, rows at one distance from each
-// other. A few cache lines of parameters where RowArgs has dozens.
+// Arguments of the kernels that are compiled for the usual call: no options, rows at one distance
+// from each other. A few cache lines of parameters where RowArgs has dozens.
 #pragma once
 
 #include "rows/args.hpp"

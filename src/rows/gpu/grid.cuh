@@ -1,4 +1,5 @@
-// Rows that all processors share: teams of as many blocks as a row needs, in one cooperative launch.
+// Rows that all processors share: teams of as many blocks as a row needs, in one
+// cooperative launch.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -8,8 +9,8 @@
 
 namespace onepass {
 
-// A team of any `size` blocks that run at the same time. They meet in the workspace: there are two sets of
-// partials, for turns to take alternately, and behind them a counter for each team.
+// A team of any `size` blocks that run at the same time. They meet in the workspace: there are two
+// sets of partials, for turns to take alternately, and behind them a counter for each team.
 template <class Join>
 class GridTeam {
  public:
@@ -32,8 +33,8 @@ class GridTeam {
   }
 
  private:
-  // The first time the whole grid meets, which makes the counters known to be zero; after that each team
-  // goes at its own pace, so that one reads while another writes.
+  // The first time the whole grid meets, which makes the counters known to be zero; after that each
+  // team goes at its own pace, so that one reads while another writes.
   __device__ void meet(int turn) const {
     auto* counter = reinterpret_cast<unsigned*>(partials_ + 2 * gridDim.x) + index();
     if (turn == 0) {
@@ -68,7 +69,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
   stream_rows<Row, Long>(args, Team(slots, workspace, split), size, depth);
 }
 
-// Rows of any kind, without a row that is asked for ahead, in one block a processor: they take the registers.
+// Rows of any kind, without a row that is asked for ahead, in one block a processor: they
+// take the registers.
 template <class Row>
 __global__ __launch_bounds__(gpu_rows::kBlockThreads,
                              1) void grid_rows(const __grid_constant__ typename Row::Args args,

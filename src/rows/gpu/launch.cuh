@@ -1,5 +1,6 @@
-// From a checked call to the kernel that was compiled for it. An op's Rows says which Row goes with a
-// pair of stored types: `template <class In, class Out> using Row = …`, Out = void for any options.
+// From a checked call to the kernel that was compiled for it. An op's Rows says which Row
+// goes with a pair of stored types: `template <class In, class Out> using Row = …`, Out =
+// void for any options.
 #pragma once
 
 #include <cuda_runtime.h>

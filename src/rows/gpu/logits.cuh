@@ -57,7 +57,8 @@ struct MaskRow {
     stride = operand.col_stride;
   }
 
-  // Of a boolean mask's row: a bit for each of N columns from c on that it hides, of those that take part.
+  // Of a boolean mask's row: a bit for each of N columns from c on that it hides, of
+  // those that take part.
   template <int N>
   __device__ unsigned hidden(std::int64_t c, unsigned live) const {
     if (data == nullptr) return 0;
@@ -140,8 +141,8 @@ class Slope {
     inner_ = capped_ ? static_cast<T>(scale / l.softcap) : T(0);
   }
 
-  // The gradient of z becomes that of x, for neighbours from column c on, whose bits say which take part; 0 of the
-  // others.
+  // The gradient of z becomes that of x, for neighbours from column c on, whose bits say which take
+  // part; 0 of the others.
   template <int N>
   __device__ __noinline__ static Values<T, N> weigh(Slope own, Values<T, N> dz, std::int64_t c,
                                                     unsigned live) {

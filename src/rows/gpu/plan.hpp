@@ -128,8 +128,8 @@ constexpr int loop_packs(const Problem& p) {
   return is_general(p) ? kAnyPacks : writes_rows(p) ? kLoopPacks : kFoldPacks;
 }
 
-// A pack as a block keeps it in shared memory: as it is stored, or the values a general row has made
-// of it.
+// A pack as a block keeps it in shared memory: as it is stored, or the values a general
+// row has made of it.
 constexpr std::int64_t held_bytes(const Problem& p) {
   const auto values = static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
   return traffic(p.op).reads * (is_general(p) ? values : kPackBytes);
@@ -222,8 +222,8 @@ inline GridLaunch grid_launch(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// Behind what the kernel itself needs of the workspace: each row's loss where losses are reduced, and
-// for the gradient the factor of the mean.
+// Behind what the kernel itself needs of the workspace: each row's loss where losses are reduced,
+// and for the gradient the factor of the mean.
 constexpr std::size_t loss_scratch_bytes(const Problem& p) {
   if (!p.reduced) return 0;
   const bool loss = p.op == Op::cross_entropy || p.gives_loss;
@@ -231,9 +231,10 @@ constexpr std::size_t loss_scratch_bytes(const Problem& p) {
   return sizeof(double) * ((loss ? static_cast<std::size_t>(p.rows) : 0) + (gradient ? 1 : 0));
 }
 
-// Whether the kernels for rows of whole packs that are written as they are stored (ops/softmax/gpu/whole.cuh) take a
-// launch. What these keep are floats, of 16 bits twice the registers: clusters that come in rounds want more blocks at a
-// time than they leave room for. Nor where a row's bits shall not depend on how the others lie.
+// Whether the kernels for rows of whole packs that are written as they are stored
+// (ops/softmax/gpu/whole.cuh) take a launch. What these keep are floats, of 16 bits twice the
+// registers: clusters that come in rounds want more blocks at a time than they leave room for. Nor
+// where a row's bits shall not depend on how the others lie.
 template <class Launch>
 constexpr bool takes_whole(const Launch& launch, const Problem& p) {
   return !launch.general && p.packed_rows && p.out == p.in && !p.batch_invariant;

@@ -1,4 +1,5 @@
-// Which launches can run a problem of rows on a GPU, which is the most suitable where nothing was measured, and their names.
+// Which launches can run a problem of rows on a GPU, which is the most suitable where nothing was
+// measured, and their names.
 #pragma once
 
 #include <charconv>
@@ -62,8 +63,8 @@ inline Config best_group(const Problem& p, const Machine&) {
   return {Kernel::group, wide || is_general(p) ? kGroupPacks : 2};
 }
 
-// Long rows: a block as long as its registers hold the row, else as few as do. More where the rows are
-// too few for all processors and a chunk still keeps a block busy.
+// Long rows: a block as long as its registers hold the row, else as few as do. More where the rows
+// are too few for all processors and a chunk still keeps a block busy.
 inline Config best_block(const Problem& p, const Machine& m) {
   const std::int64_t n = packs(p);
   const bool general = is_general(p);
@@ -132,7 +133,8 @@ inline RowLaunch group(const Problem& p, const Machine& m) {
   return launch_of(best_group(p, m), p, m);
 }
 
-// As few packs per thread as keep the row in registers, more than two; else the kernel that goes on.
+// As few packs per thread as keep the row in registers, more than two; else the
+// kernel that goes on.
 inline RowLaunch block(const Problem& p, const Machine& m) {
   for (const int held : {4, 8}) {
     const Config config{Kernel::block, held};

@@ -1,5 +1,5 @@
-// Rows that follow one another through a team of blocks: while one is computed and written, the next is on its
-// way to shared memory. For dense rows, where a team has several.
+// Rows that follow one another through a team of blocks: while one is computed and written, the
+// next is on its way to shared memory. For dense rows, where a team has several.
 #pragma once
 
 #include "core/cuda/pack.cuh"
@@ -10,11 +10,11 @@
 
 namespace onepass {
 
-// One block's chunk of row after row. A thread has every kThreads-th pack of it: it asks for them, and finds
-// them in slots of its own, so that it waits for nobody. The first P are in registers while the row is worked
-// on, and their slots free for the next row at once; every other slot is when its pack is written. A chunk of
-// more packs than slots (Long) has the first P loaded past the slots, and what they do not hold read again,
-// last first, so that L2 has most of it.
+// One block's chunk of row after row. A thread has every kThreads-th pack of it: it asks for them,
+// and finds them in slots of its own, so that it waits for nobody. The first P are in registers
+// while the row is worked on, and their slots free for the next row at once; every other slot is
+// when its pack is written. A chunk of more packs than slots (Long) has the first P loaded past the
+// slots, and what they do not hold read again, last first, so that L2 has most of it.
 template <class Row, int P, bool Long>
 class Stream {
  public:
@@ -23,7 +23,8 @@ class Stream {
   using Held = typename Row::Held;
   static_assert(std::is_same_v<Held, typename Row::Stored>, "packs are kept as they are stored");
 
-  // Chunks of `size` packs, of which this block has the index-th; `depth` slots a thread, whole tiles.
+  // Chunks of `size` packs, of which this block has the index-th; `depth` slots a
+  // thread, whole tiles.
   __device__ Stream(int size, int index, Held* slots, int depth)
       : size_(size), index_(index), slots_(slots + threadIdx.x), slots_end_(kFirstSlot + depth) {}
 
@@ -101,8 +102,8 @@ class Stream {
     }
   };
 
-  // The first warp tells the team's other blocks of this one, with a fence, which would wait for all that it
-  // had asked for.
+  // The first warp tells the team's other blocks of this one, with a fence, which would wait for
+  // all that it had asked for.
   __device__ static bool is_messenger() { return threadIdx.x < kWarp; }
 
   __device__ void ask_ahead(const Row& next) {
@@ -142,8 +143,8 @@ template <class Row>
 inline constexpr int kStreamPacks = gpu_rows::kStreamBytes /
                                     static_cast<int>(sizeof(typename Row::Held));
 
-// The rows of a team, one after the other. A Team knows which it is, how many there are, which of its blocks
-// this one is, and folds what they all have. Every team has a row.
+// The rows of a team, one after the other. A Team knows which it is, how many there are, which of
+// its blocks this one is, and folds what they all have. Every team has a row.
 template <class Row, bool Long, class Team>
 __device__ inline void stream_rows(const typename Row::Args& args, const Team& team, int size,
                                    int depth) {

@@ -147,8 +147,8 @@ class Flash {
     block_.finite = all_seen || all_finite();
   }
 
-  // Asks for the next block while this one is worked on: groups of keys are read side by side, which no CPU takes
-  // for a stream.
+  // Asks for the next block while this one is worked on: groups of keys are read side by side,
+  // which no CPU takes for a stream.
   void fetch(const RowTile& tile, int64_t first, int64_t end) const {
     for (int64_t t = first; t < end; ++t) {
       for (const Heads* operand : {&a_.k, &a_.v}) {
@@ -166,7 +166,8 @@ class Flash {
     return floats(operand, at, may_stay, buffer);
   }
 
-  // The row at an element's offset as floats: in place where it is them already, and needs no padding.
+  // The row at an element's offset as floats: in place where it is them already, and
+  // needs no padding.
   const float* floats(const Heads& operand, int64_t at, bool may_stay, float* buffer) const {
     switch (operand.dtype) {
       case DType::f16: return convert(static_cast<const F16*>(operand.data) + at, buffer);
@@ -238,7 +239,8 @@ class Flash {
               scores_, m_ + row, d_ + row, by_);
   }
 
-  // A value that is NaN or inf must not reach a row that does not see it, and 0 times it would be NaN.
+  // A value that is NaN or inf must not reach a row that does not see it, and 0 times
+  // it would be NaN.
   void add_seen_values(size_t row, size_t rows, const float* z, const float* weights,
                        size_t panel) {
     for (size_t r = 0; r < rows; ++r) {
@@ -251,8 +253,8 @@ class Flash {
     }
   }
 
-  // A single row has no panel to share: its scores are a row's logits, and fold as softmax folds them. z stays in
-  // scores_, the weights go where a panel keeps its z.
+  // A single row has no panel to share: its scores are a row's logits, and fold as softmax folds
+  // them. z stays in scores_, the weights go where a panel keeps its z.
   void fold_one(const RowTile& tile) {
     ScoreRow(d, queries_, block_.k, block_.keys, padded_, scores_);
     make_row_logits(tile);

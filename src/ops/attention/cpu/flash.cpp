@@ -1,10 +1,12 @@
 // attention/cpu_flash: tiles of query rows against blocks of keys, scores never in memory.
 //
-// Idea    a tile's rows keep a State and a sum of values each; a block of keys is scored, folded into the states
-//         and its values added, while all of it is in L1. Heads that share keys share a tile. Few rows with many
-//         keys are cut: parts of the keys leave states and sums, which merge in the order of the parts.
+// Idea    a tile's rows keep a State and a sum of values each; a block of keys is scored, folded
+//         into the states and its values added, while all of it is in L1. Heads that share keys
+//         share a tile. Few rows with many keys are cut: parts of the keys leave states and sums,
+//         which merge in the order of the parts.
 // Versus  cpu_naive: a key that is loaded serves all rows of a tile, and sums stay in registers.
-// Bytes   k and v once a tile, from L2 where a head's stay there; memory for a tile, whatever the lengths.
+// Bytes   k and v once a tile, from L2 where a head's stay there; memory for a tile,
+//         whatever the lengths.
 // Limits  none: every dtype, stride and option.
 // Proof   tests/ops/attention_test.cpp, `onepass verify attention`; numbers: results/.
 
@@ -61,7 +63,8 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));
 }
 
-// One part of a tile's keys. Where it is all of them, o is finished; else its states and sums are left.
+// One part of a tile's keys. Where it is all of them, o is finished; else its states
+// and sums are left.
 void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_t part,
             Flash& flash) {
   const RowTile tile = work.tiles.at(index);

@@ -1,6 +1,7 @@
 // attention/cpu_naive: one query at a time, three loops.
 //
-// Idea    the scores of a query in a buffer, their maximum, then the values by their weights: the textbook.
+// Idea    the scores of a query in a buffer, their maximum, then the values by their
+//         weights: the textbook.
 // Versus  nothing: this is where the walk begins, and what the others are measured beside.
 // Bytes   every query reads all of its keys and values.
 // Limits  none: every dtype, stride and option; slow everywhere.

@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What makes z of a panel's scores of a block. Null: there is no such option. Keys count from the block's first;
-// a value a row, or one a key and row, as the scores lie.
+// What makes z of a panel's scores of a block. Null: there is no such option. Keys count from the
+// block's first; a value a row, or one a key and row, as the scores lie.
 struct PanelOptions {
   float scale = 1;
   float cap = 0;
@@ -88,9 +88,10 @@ ONEPASS_FORCED void MakeLogits(D d, const PanelOptions& options, size_t panel, s
 // Keys whose weights are summed before they are added to what came before.
 inline constexpr size_t kRunKeys = 8;
 
-// z become weights against the largest so far. The states of the rows take them in; `by` is what the rows' sums
-// shrink by. Weights are summed in runs, since one by one those below half an ulp of the sum so far would be lost. `skew` is how
-// many keys of the first run come before the block: a row's runs do not depend on where its block begins.
+// z become weights against the largest so far. The states of the rows take them in; `by` is what
+// the rows' sums shrink by. Weights are summed in runs, since one by one those below half an ulp of
+// the sum so far would be lost. `skew` is how many keys of the first run come before the block: a
+// row's runs do not depend on where its block begins.
 template <size_t Vectors, class D, class V = hn::Vec<D>>
 ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, size_t skew,
                               const V (&block_m)[Vectors], float* HWY_RESTRICT z,

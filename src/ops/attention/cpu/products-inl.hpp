@@ -1,9 +1,9 @@
 // The two products of attention, a few rows by a few vectors at a time. Per-target.
 //
-// A panel is as many query rows as a few vectors have lanes, stored dim by dim: a score then has its row's lane, a
-// key's element is the same for all of them, and keys need no order of their own. Weights lie key by key as the
-// scores did, sums lie row by row as o does. Accumulators fill the registers, and each element that is loaded
-// serves several of them.
+// A panel is as many query rows as a few vectors have lanes, stored dim by dim: a score then has
+// its row's lane, a key's element is the same for all of them, and keys need no order of their own.
+// Weights lie key by key as the scores did, sums lie row by row as o does. Accumulators fill the
+// registers, and each element that is loaded serves several of them.
 
 #if defined(ONEPASS_OPS_ATTENTION_PRODUCTS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_OPS_ATTENTION_PRODUCTS_INL
@@ -23,8 +23,8 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of 32 registers 24 accumulate at most, of 16 only 10 or so: what is loaded needs the others, and one accumulator
-// that does not fit waits for memory in every step.
+// Of 32 registers 24 accumulate at most, of 16 only 10 or so: what is loaded needs the others, and
+// one accumulator that does not fit waits for memory in every step.
 #if HWY_TARGET == HWY_NEON || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 inline constexpr size_t kPanelVectors = 4;
 inline constexpr size_t kAccumulators = 24;
@@ -52,8 +52,8 @@ ONEPASS_FORCED void WithCount(size_t n, Body body) {
   body(Constant<Most>());
 }
 
-// Four neighbours in memory, each of which is a factor of whole vectors. Arm multiplies by a lane, so that one load
-// brings all four; x86 loads and spreads one in a step.
+// Four neighbours in memory, each of which is a factor of whole vectors. Arm multiplies by a lane,
+// so that one load brings all four; x86 loads and spreads one in a step.
 template <class D>
 class FourFactors {
   using V = hn::Vec<D>;
@@ -88,8 +88,8 @@ ONEPASS_FORCED void ForFour(Body body) {
   body(Constant<3>());
 }
 
-// scores[t][r] = Σ_j queries[j][r] · keys[t][j], of a group of keys and the rows of `Vectors` vectors; rows of
-// both are `panel` apart.
+// scores[t][r] = Σ_j queries[j][r] · keys[t][j], of a group of keys and the rows of `Vectors`
+// vectors; rows of both are `panel` apart.
 template <size_t Vectors, class D>
 ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
                               const float* const* HWY_RESTRICT keys, size_t dim,
@@ -118,8 +118,8 @@ ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t pan
   }
 }
 
-// The same for a single row, whose lanes run along the dim: rows of `padded` elements, with zeros past the last.
-// Scores of up to kRowGroup − 1 keys past the last are written, too.
+// The same for a single row, whose lanes run along the dim: rows of `padded` elements, with zeros
+// past the last. Scores of up to kRowGroup − 1 keys past the last are written, too.
 inline constexpr size_t kRowGroup = 8;
 
 template <class D>
@@ -142,8 +142,9 @@ ONEPASS_FORCED void ScoreRow(D d, const float* HWY_RESTRICT query,
   }
 }
 
-// sums[r][·] = sums[r][·] · by[r] + Σ_t weights[t][r] · values[t][·], of `Rows` rows and `Vectors` vectors of
-// their sums, which begin at element `at` of the values. Rows of sums are `padded` apart.
+// sums[r][·] = sums[r][·] · by[r] + Σ_t weights[t][r] · values[t][·], of `Rows` rows and
+// `Vectors` vectors of their sums, which begin at element `at` of the values. Rows of sums
+// are `padded` apart.
 template <size_t Rows, size_t Vectors, class D>
 ONEPASS_FORCED void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
                               const float* const* HWY_RESTRICT values, size_t keys, size_t at,
@@ -197,8 +198,8 @@ ONEPASS_FORCED void AddToRows(D d, const float* weights, size_t panel, const flo
   }
 }
 
-// The same for any number of rows. More than one are made to be a multiple of four: the last vector of a panel has
-// lanes enough, and the sums have rows.
+// The same for any number of rows. More than one are made to be a multiple of four: the last vector
+// of a panel has lanes enough, and the sums have rows.
 template <class D>
 ONEPASS_FORCED void AddAllValues(D d, const float* weights, size_t panel, size_t rows,
                                  const float* const* values, size_t keys, const float* by,

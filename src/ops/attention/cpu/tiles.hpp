@@ -1,5 +1,6 @@
-// How the work of an attention is cut. Query heads that share a kv head share its keys, so that the rows of one
-// (sequence, kv head) are its queries times those heads: row r is query r / group of head r % group among them.
+// How the work of an attention is cut. Query heads that share a kv head share its keys, so that the
+// rows of one (sequence, kv head) are its queries times those heads: row r is query r / group of
+// head r % group among them.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@ struct RowTile {
   std::int64_t first, rows;  // of the rows of (batch, kv_head)
 };
 
-// All rows in tiles of at most `tile_rows`, those of a kv head after each other, the last rows first: where a
-// causal mask makes them different, the longest are not left for the end.
+// All rows in tiles of at most `tile_rows`, those of a kv head after each other, the last rows
+// first: where a causal mask makes them different, the longest are not left for the end.
 class RowTiles {
  public:
   RowTiles(const AttentionArgs& args, std::int64_t tile_rows)

@@ -1,5 +1,6 @@
-// The state of two rows while their tiles of scores go by, in the layout that the tensor cores give them: four
-// neighbouring lanes share the rows, and a lane has of each eight columns two of the upper and two of the lower row.
+// The state of two rows while their tiles of scores go by, in the layout that the tensor cores give
+// them: four neighbouring lanes share the rows, and a lane has of each eight columns two of the
+// upper and two of the lower row.
 #pragma once
 
 #include "core/exponential.hpp"
@@ -18,8 +19,8 @@ class Cap {
 
   __device__ bool any() const { return cap_ != 0; }
 
-  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf; near 0, where that would lose digits,
-  // t − t³ / 3.
+  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf; near 0, where that
+  // would lose digits, t − t³ / 3.
   __device__ float capped(float s) const {
     const float t = s * rate_;
     float inverse;
@@ -46,15 +47,17 @@ __device__ inline unsigned narrow_pair(float low, float high) {
   return pair;
 }
 
-// Of two words the one whose place, low or high, is not this lane's is swapped with the partner's at a distance.
+// Of two words the one whose place, low or high, is not this lane's is swapped with the
+// partner's at a distance.
 __device__ inline void swap_with(unsigned distance, unsigned& low, unsigned& high) {
   const bool upper = (threadIdx.x & distance) != 0;
   const unsigned got = __shfl_xor_sync(0xFFFFFFFFU, upper ? low : high, distance);
   (upper ? low : high) = got;
 }
 
-// Of each eight columns the four lanes of a row have a word each, that of their own two. Of two eights lanes 0 and 2 leave
-// with the halves of the first, lanes 1 and 3 of the second, 8 bytes side by side.
+// Of each eight columns the four lanes of a row have a word each, that of their own two. Of
+// two eights lanes 0 and 2 leave with the halves of the first, lanes 1 and 3 of the second, 8
+// bytes side by side.
 template <int Words>
 __device__ inline void gather_eights(unsigned (&words)[Words]) {
 #pragma unroll
@@ -118,16 +121,17 @@ __device__ inline void shrink(float (&o)[Size], const float (&by)[2]) {
   for (int i = 0; i < Size; ++i) o[i] *= by[i / 2 % 2];
 }
 
-// What is exponentiated is scaled to base 2 in the same instruction: exp(scale · (s − m)) is 2^(s·unit − m·unit) with
-// unit = scale · log2 e.
+// What is exponentiated is scaled to base 2 in the same instruction: exp(scale · (s − m)) is
+// 2^(s·unit − m·unit) with unit = scale · log2 e.
 class Online {
  public:
   Online() = default;
   __device__ explicit Online(float unit) : unit_(unit) {}
 
-  // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before shrink by. A maximum that
-  // grew by less than 2^kSlack stays as it was: the algebra takes any m that is near it, and the sums need not shrink. A
-  // NaN is the largest from then on, so that no +inf hides it from the lse.
+  // A tile of scores becomes the weights 2^((s − m) · unit). `by` is what the sums from before
+  // shrink by. A maximum that grew by less than 2^kSlack stays as it was: the algebra takes any m
+  // that is near it, and the sums need not shrink. A NaN is the largest from then on, so that no
+  // +inf hides it from the lse.
   template <int Size>
   __device__ void absorb(float (&s)[Size], float (&by)[2]) {
 #pragma unroll
@@ -164,8 +168,9 @@ class Online {
   // Whether a row has seen a key.
   __device__ bool knows(int r) const { return m_[r] > minus_infinity<float>(); }
 
-  // As absorb, where all rows know a key, but nobody looks for the largest: weights are relative to the largest from
-  // before, and `d` has their sums. Where a sum is not small, that was too little; the scores are gone then.
+  // As absorb, where all rows know a key, but nobody looks for the largest: weights are relative to
+  // the largest from before, and `d` has their sums. Where a sum is not small, that was too little;
+  // the scores are gone then.
   template <int Size>
   __device__ void follow(float (&s)[Size], float (&d)[2]) const {
     const float base[2] = {__fmul_rn(m_[0], unit_), __fmul_rn(m_[1], unit_)};

@@ -1,6 +1,7 @@
 // What the kernels of warps share: rows, scores to logits, and sums to their place.
 //
-// The rows of a kv head are its queries, each with all the heads that share it: one read of the keys serves them all.
+// The rows of a kv head are its queries, each with all the heads that share it: one read of the
+// keys serves them all.
 #pragma once
 
 #include <algorithm>
@@ -61,8 +62,9 @@ ONEPASS_HD inline bool only_scaled(const AttentionArgs& a) {
   return a.softcap == 0 && static_cast<float>(a.scale) > 0 && !a.alibi && !a.additive && !a.boolean;
 }
 
-// What most calls are, for which kernels are compiled without everything else: where there is little to compute, a call
-// takes as long as its instructions take to come, and those that are jumped over come too.
+// What most calls are, for which kernels are compiled without everything else: where there is
+// little to compute, a call takes as long as its instructions take to come, and those that are
+// jumped over come too.
 inline bool is_usual(const AttentionArgs& a) {
   return only_scaled(a) && !a.sinks && !a.pages && !a.q_offsets && !a.kv_offsets && !a.lengths &&
          a.o.dtype == a.q.dtype && (!a.lse || a.lse.dtype == DType::f32);
@@ -97,8 +99,9 @@ struct LanePairs {
   __device__ static constexpr int to_next(int i) { return index(i + 1) - index(i); }
 };
 
-// Scores to logits; `first` is the first one's key. Not inlined: a kernel has several rows, and every option once. Each option
-// is asked for once, and then for all scores, so that the loads of a mask are on their way together.
+// Scores to logits; `first` is the first one's key. Not inlined: a kernel has several rows, and
+// every option once. Each option is asked for once, and then for all scores, so that the loads of a
+// mask are on their way together.
 template <int N>
 __device__ __noinline__ LanePairs<N> logits_of(LanePairs<N> of, RowLogits row, int first,
                                                int keys) {

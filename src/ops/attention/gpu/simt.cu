@@ -1,7 +1,7 @@
 // attention/simt: without tensor cores, in float32 throughout.
 //
-// Idea    a warp a row. Its lanes have a key each for the scores and some columns each for the sums; the rows of a
-//         block share keys and values in shared memory, as floats.
+// Idea    a warp a row. Its lanes have a key each for the scores and some columns each for the
+//         sums; the rows of a block share keys and values in shared memory, as floats.
 // Versus  flash_mma: products of f32 are not rounded to 16 bits.
 // Bytes   q and o once; k and v once for eight rows.
 // Limits  any GPU; f32, f16, bf16; every option, any dim, any stride.

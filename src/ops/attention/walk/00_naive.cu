@@ -1,8 +1,8 @@
 // attention/00_naive: the formula, a launch an operation.
 //
-// Idea    what one writes with a product of matrices at hand. Seven launches: kᵀ, q · kᵀ, times the scale (and −inf
-//         over what a causal mask hides), softmax, round to 16 bits, weights · v, round to o's dtype. Each reads
-//         what the one before wrote.
+// Idea    what one writes with a product of matrices at hand. Seven launches: kᵀ, q · kᵀ, times the
+//         scale (and −inf over what a causal mask hides), softmax, round to 16 bits, weights · v,
+//         round to o's dtype. Each reads what the one before wrote.
 // Versus  nothing: this is where the walk begins.
 // Bytes   a score is 4 bytes and is written three times and read three times, then 2 bytes once each: 28 bytes for
 //         each pair of a query and a key, where q, k, v and o are 8 · dim for each query. The softmax's second

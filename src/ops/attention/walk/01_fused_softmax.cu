@@ -1,9 +1,12 @@
 // attention/01_fused_softmax: scale, softmax and rounding in one kernel.
 //
-// Idea    what a row of scores goes through needs nothing but the row: a block reads it, finds its state, reads it
-//         again (from a cache) and writes the weights in 16 bits. A causal mask is a shorter row.
-// Versus  00_naive: five launches in place of seven. The logits and the probabilities in f32 are gone from memory.
-// Bytes   for each pair of a query and a key 12 in place of 28: a score written and read, a weight written and read.
+// Idea    what a row of scores goes through needs nothing but the row: a block reads it, finds
+//         its state, reads it again (from a cache) and writes the weights in 16 bits. A causal
+//         mask is a shorter row.
+// Versus  00_naive: five launches in place of seven. The logits and the probabilities in f32 are
+//         gone from memory.
+// Bytes   for each pair of a query and a key 12 in place of 28: a score written and read, a weight
+//         written and read.
 // Limits  as 00_naive.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 

@@ -13,7 +13,8 @@ namespace onepass::ops::attention {
 
 namespace geometry {
 
-// ---- 00 to 02: scores in memory --------------------------------------------------------------------
+// ---- 00 to 02: scores in memory
+// --------------------------------------------------------------------
 
 // What a walk through small shapes needs, and no more: 8 GiB are one head of 37,000 tokens.
 inline constexpr std::size_t kMostScratch = std::size_t{8} << 30;
@@ -25,14 +26,16 @@ constexpr double square_bytes(const AttentionFacts& a) {
          static_cast<double>(round_up(a.keys, kTile));
 }
 
-// What they move beside q, k, v and o: kᵀ, the sums, and so many bytes for each pair of a query and a key.
+// What they move beside q, k, v and o: kᵀ, the sums, and so many bytes for each pair of a
+// query and a key.
 constexpr double moved_bytes(const AttentionFacts& a, double pair) {
   const double keys = static_cast<double>(a.batch * a.kv_heads) * static_cast<double>(a.keys);
   const double queries = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries);
   return pair * queries * static_cast<double>(a.keys) + a.dim * (4 * keys + 8 * queries);
 }
 
-// Of 00 a score is written and read three times as f32, then once in 16 bits; of the others once each.
+// Of 00 a score is written and read three times as f32, then once in 16 bits; of the
+// others once each.
 constexpr double naive_bytes(const AttentionFacts& a) { return moved_bytes(a, 28); }
 constexpr double fused_bytes(const AttentionFacts& a) { return moved_bytes(a, 12); }
 
@@ -54,7 +57,8 @@ inline WalkLaunch tuned(const Problem& p, const Machine&) {
   return rows_in_memory(p, kTunedThreads, fused_bytes(p.attention));
 }
 
-// ---- 03: scores in shared memory -------------------------------------------------------------------
+// ---- 03: scores in shared memory
+// -------------------------------------------------------------------
 
 // Queries, keys or values, sums; scores and weights.
 constexpr std::size_t flash_bytes(int dim) {
@@ -69,7 +73,8 @@ inline WalkLaunch flash(const Problem& p, const Machine&) {
           .shared_bytes = flash_bytes(a.dim)};
 }
 
-// ---- limits ----------------------------------------------------------------------------------------
+// ---- limits
+// ----------------------------------------------------------------------------------------
 
 // Of all four.
 inline std::string refuse_walk(const Problem& p, const Machine& m) {
@@ -97,8 +102,8 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
   return {};
 }
 
-// With so little workspace no launch has more blocks than it may: a row of scores takes 384 bytes at least, a tile of
-// kᵀ that a block turns 1024.
+// With so little workspace no launch has more blocks than it may: a row of scores takes 384 bytes
+// at least, a tile of kᵀ that a block turns 1024.
 inline std::string refuse_in_memory(const Problem& p, const Machine& m) {
   if (std::string no = refuse_walk(p, m); !no.empty()) return no;
   const bool fits = square_bytes(p.attention) <= static_cast<double>(kMostScratch) &&

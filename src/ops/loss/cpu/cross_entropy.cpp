@@ -67,7 +67,8 @@ struct LossBody {
       row.z.with_tile(c, n, keep.buffers, [&](auto* z) ONEPASS_INLINE {
         if (with_state) total.state = FoldTile(d, z, n, total.state);
         if (args.label_smoothing == 0) return;
-        // A tile of the largest numbers would add up to an infinity: as 1 / kTile of them it does not.
+        // A tile of the largest numbers would add up to an infinity: as 1 / kTile of
+        // them it does not.
         const V part = hn::Set(d, T(1) / T(kTile));
         total.sum += static_cast<double>(kTile) *
                      static_cast<double>(
@@ -147,8 +148,8 @@ struct BackwardBody : LossBody<Element> {
     if (!skips && (!knows_lse || args.label_smoothing > 0)) {
       total = this->fold_classes(row, columns, keep, !knows_lse);
     }
-    // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1. Every piece
-    // of the row says so; the pieces' merge must not count it twice.
+    // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1. Every
+    // piece of the row says so; the pieces' merge must not count it twice.
     if (knows_lse) total.state = {};
     return total;
   }

@@ -1,10 +1,10 @@
-// cross_entropy, cross_entropy_backward, both at once, where classes have weights or targets are their probabilities:
-// cpu_row, cpu_split.
+// cross_entropy, cross_entropy_backward, both at once, where classes have weights or targets are
+// their probabilities: cpu_row, cpu_split.
 //
 // Idea    a row folds to its Shares: beside the state what the classes weigh together.
 // Versus  cpu.cpp: the sums over the classes are weighted, and in float64 from tile to tile.
-// Bytes   x and the probabilities once (forward); these once and dx once while a row of all stays in cache (backward).
-//         The weights, which all rows share, come from a cache.
+// Bytes   x and the probabilities once (forward); these once and dx once while a row of all stays
+//         in cache (backward). The weights, which all rows share, come from a cache.
 // Limits  none: every dtype, stride, mask and length.
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
@@ -181,7 +181,8 @@ struct WeightedBody {
     Partial tile = Partial{};
     const State<T> state = with_state ? FoldTile(d, z, n, identity<T>()) : identity<T>();
     tile.state = state;
-    // Of a tile of the largest numbers even the halves would add up to an infinity: what is summed is 1 / kTile of them.
+    // Of a tile of the largest numbers even the halves would add up to an infinity: what is summed
+    // is 1 / kTile of them.
     const V half = hn::Set(d, T(0.5) / T(kTile));
     const V by = hn::Set(d, half_shift(state.m) / T(kTile));
     if (smooths()) {

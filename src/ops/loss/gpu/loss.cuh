@@ -1,5 +1,5 @@
-// Cross-entropy of one row, forward and backward: the state of the row and one logit; in a row with any
-// options also what label smoothing needs.
+// Cross-entropy of one row, forward and backward: the state of the row and one logit; in a row with
+// any options also what label smoothing needs.
 #pragma once
 
 #include "merge/operators.hpp"

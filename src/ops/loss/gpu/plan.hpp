@@ -1,5 +1,5 @@
-// The launch for a cross-entropy whose classes have weights, or probabilities as targets (ops/loss/gpu/weighted.cu), as a pure
-// function of problem and machine.
+// The launch for a cross-entropy whose classes have weights, or probabilities as targets
+// (ops/loss/gpu/weighted.cu), as a pure function of problem and machine.
 #pragma once
 
 #include "rows/gpu/plan.hpp"
@@ -30,8 +30,8 @@ struct WeightedLaunch {
   bool operator==(const WeightedLaunch&) const = default;
 };
 
-// A few lanes of a warp per row, or a block. What is not written is not kept; what a block has no shared memory for is
-// read twice.
+// A few lanes of a warp per row, or a block. What is not written is not kept; what a block has no
+// shared memory for is read twice.
 inline WeightedLaunch weighted(const Problem& p, const Machine& m) {
   const std::int64_t n = weighted_packs(p);
   const std::int64_t lanes = ceil_div(n, kWeightedPacks);

@@ -1,5 +1,5 @@
-// The sum or mean of all rows' losses, by one block, in the same order every time; and the factor that the
-// mean's gradient needs.
+// The sum or mean of all rows' losses, by one block, in the same order every time; and the factor
+// that the mean's gradient needs.
 
 #include "core/cuda/dependent.cuh"
 #include "merge/block.cuh"

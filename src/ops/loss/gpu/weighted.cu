@@ -1,10 +1,12 @@
-// loss/gpu_weighted: cross-entropy whose classes have weights, or probabilities as targets, forward and backward.
+// loss/gpu_weighted: cross-entropy whose classes have weights, or probabilities as targets,
+// forward and backward.
 //
-// Idea    one kernel for rows of any length: a power of two of a warp's lanes a row, or a block, which keeps it in
-//         shared memory until it is known.
-// Versus  gpu_group, gpu_block, gpu_grid: one instance a dtype in place of many. These options are rare.
-// Bytes   x and the probabilities once, backward dx once. What a block cannot hold is read twice, last first, so that
-//         L2 has most of it.
+// Idea    one kernel for rows of any length: a power of two of a warp's lanes a row, or a block,
+//         which keeps it in shared memory until it is known.
+// Versus  gpu_group, gpu_block, gpu_grid: one instance a dtype in place of many. These
+//         options are rare.
+// Bytes   x and the probabilities once, backward dx once. What a block cannot hold is read twice,
+//         last first, so that L2 has most of it.
 // Limits  none; every dtype and option. A row has one block at most.
 // Proof   `onepass verify`; numbers: results/.
 
@@ -20,8 +22,8 @@
 namespace onepass::ops::loss {
 namespace {
 
-// `lanes` threads a row: a power of two up to a warp, or all of the block. What is to be written stays in shared memory,
-// as far as `staged` packs.
+// `lanes` threads a row: a power of two up to a warp, or all of the block. What is to be written
+// stays in shared memory, as far as `staged` packs.
 template <class Row>
 __global__ __launch_bounds__(gpu_rows::kBlockThreads,
                              1) void weighted_rows(const __grid_constant__ RowArgs args, int lanes,

@@ -1,4 +1,5 @@
-// Cross-entropy of one row whose classes have weights, or probabilities as targets, forward and backward.
+// Cross-entropy of one row whose classes have weights, or probabilities as targets,
+// forward and backward.
 #pragma once
 
 #include "merge/operators.hpp"
@@ -28,7 +29,8 @@ __device__ inline Shares<State<T>> group_fold(const Shares<State<T>>& mine, Merg
           sum(moved.drawn)};
 }
 
-// A thread's packs one after the other: a state that keeps what its additions round off, and sums relative to its m.
+// A thread's packs one after the other: a state that keeps what its additions round off, and sums
+// relative to its m.
 template <class T>
 class RunningShares {
  public:
@@ -53,8 +55,8 @@ class RunningShares {
   Value sums_ = MergeShares<T>::identity();
 };
 
-// Neighbours of a tensor whose dtype only the call knows: those whose bit is set, 0 for the others. All of dense ones
-// come in a few wide loads.
+// Neighbours of a tensor whose dtype only the call knows: those whose bit is set, 0 for the others.
+// All of dense ones come in a few wide loads.
 template <class T, int N>
 __device__ __noinline__ Values<T, N> neighbours_at(MaskRow row, std::int64_t first,
                                                    unsigned which) {
@@ -99,7 +101,8 @@ class WeightedRow {
   using Partial = Shares<State<T>>;
   static constexpr int kLanes = Logits::kLanes;
 
-  // Logits, −inf where they are hidden or past the end, and w · q of targets that are probabilities.
+  // Logits, −inf where they are hidden or past the end, and w · q of targets that
+  // are probabilities.
   struct Held {
     Values<T, kLanes> z, share;
   };

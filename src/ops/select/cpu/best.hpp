@@ -1,7 +1,8 @@
 // The K largest of what is offered, in any order of offering but each index once.
 //
-// A threshold keeps most out: K elements are above it, or as large and have been offered. What passes is kept
-// until there is no room, then cut to K, and the threshold rises to the last of them.
+// A threshold keeps most out: K elements are above it, or as large and have been offered.
+// What passes is kept until there is no room, then cut to K, and the threshold rises to
+// the last of them.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,8 @@ class Best {
     kept_.clear();
   }
 
-  // Elements at or below it need not be offered, if those with lower indices have been. −inf is none.
+  // Elements at or below it need not be offered, if those with lower indices have
+  // been. −inf is none.
   T threshold() const { return threshold_; }
 
   void offer(T z, std::int64_t index) {
@@ -85,8 +87,9 @@ void fill_up(std::vector<Candidate<T>>& chosen, std::int64_t k) {
   }
 }
 
-// A lower bound of the k-th largest of some elements: the k-th largest of the maxima of groups, of which there are at
-// least k. Groups are interleaved, so that of ascending elements the bound is the k-th largest itself.
+// A lower bound of the k-th largest of some elements: the k-th largest of the maxima of groups, of
+// which there are at least k. Groups are interleaved, so that of ascending elements the bound is
+// the k-th largest itself.
 inline constexpr std::size_t kMostGroups = 4096;
 
 // How many groups, a power of two; 0 where the elements are too few for so many.
@@ -96,8 +99,8 @@ constexpr std::size_t groups_of(std::size_t n, std::size_t k) {
   return groups > kMostGroups || n < 2 * groups ? 0 : groups;
 }
 
-// Elements of a long row that are looked at for a first bound, in whole tiles: some 64 a candidate, or fewer, where that is a
-// small part of the row. 0: none, the first tile's own bound does.
+// Elements of a long row that are looked at for a first bound, in whole tiles: some 64 a candidate,
+// or fewer, where that is a small part of the row. 0: none, the first tile's own bound does.
 constexpr std::int64_t sample_of(std::int64_t cols, std::int64_t k) {
   std::int64_t sample = 1024;
   while (sample < 64 * k && 16 * sample <= cols) sample *= 2;

@@ -1,7 +1,8 @@
 // gate: cpu_row.
 //
-// Idea    a row of scores is short: its logits lie in a buffer, and what is exponentiated beside them. The K
-//         largest are found as topk finds them; without a bias by the logits, which distinguish more.
+// Idea    a row of scores is short: its logits lie in a buffer, and what is exponentiated beside
+//         them. The K largest are found as topk finds them; without a bias by the logits, which
+//         distinguish more.
 // Bytes   scores once.
 // Limits  none: any number of experts, every dtype and stride.
 // Proof   tests/ops/sample_test.cpp, `onepass verify`; numbers: results/.
@@ -110,7 +111,8 @@ class Gate {
       c.z = weight_of(c.index, soft, state);
       sum += static_cast<double>(c.z);
     }
-    // Not times 1 / sum, which is infinite where the sum is subnormal: a bias can choose experts of next to no weight.
+    // Not times 1 / sum, which is infinite where the sum is subnormal: a bias can choose experts of
+    // next to no weight.
     const T total = select_.renormalize && sum != 0 ? static_cast<T>(sum) : T(1);
     for (int64_t i = 0; i < select_.k; ++i) {
       const Candidate<T>& c = chosen_[static_cast<size_t>(i)];

@@ -34,8 +34,8 @@ void EachTile(const LogitsReader<T>& z, Buffers<T>& buffers, Body body) {
   }
 }
 
-// The token with which those before it come to a weight. A histogram of z, the weights below the maximum, has it in one
-// of its bins; of these tokens it is found by order.
+// The token with which those before it come to a weight. A histogram of z, the weights below the
+// maximum, has it in one of its bins; of these tokens it is found by order.
 template <class T>
 Candidate<T> LastWith(const LogitsReader<T>& z_of_row, Buffers<T>& buffers, double wanted, T m) {
   constexpr size_t kBins = 1024;

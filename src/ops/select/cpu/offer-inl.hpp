@@ -54,7 +54,8 @@ ONEPASS_FORCED int64_t CountIf(const T* z, size_t n, F f) {
   return static_cast<int64_t>(count);
 }
 
-// The maxima of interleaved groups of elements, each group a lane of a vector or several. A NaN is no maximum.
+// The maxima of interleaved groups of elements, each group a lane of a vector or several. A
+// NaN is no maximum.
 template <class T>
 class GroupMaxima {
  public:
@@ -99,8 +100,8 @@ T KthLargestBound(const T* z, size_t n, size_t k) {
   return maxima.kth(k);
 }
 
-// What of a tile is offered: elements from a limit on, which is just above the threshold or, where much was offered, a bound
-// of what the tile can have among the K largest.
+// What of a tile is offered: elements from a limit on, which is just above the threshold or, where
+// much was offered, a bound of what the tile can have among the K largest.
 template <class T>
 class Offering {
  public:

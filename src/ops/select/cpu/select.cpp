@@ -1,10 +1,11 @@
 // topk, sample: cpu_row, cpu_split.
 //
-// Idea    one read of the row makes its State and its candidates: an element that is not above the threshold
-//         costs a compare. Where many are (an ascending row), the maxima of interleaved groups first raise it.
-//         A sample is the winner of a race among the candidates that its filters leave, or among all.
-// Bytes   x once. A sample whose filters leave more than the candidates reads the row once more for their race, and twice
-//         before that where top_p says who they are.
+// Idea    one read of the row makes its State and its candidates: an element that is not above the
+//         threshold costs a compare. Where many are (an ascending row), the maxima of interleaved
+//         groups first raise it. A sample is the winner of a race among the candidates that its
+//         filters leave, or among all.
+// Bytes   x once. A sample whose filters leave more than the candidates reads the row once more for
+//         their race, and twice before that where top_p says who they are.
 // Limits  none: every dtype, stride, mask, K and length.
 // Proof   tests/ops/topk_test.cpp, tests/ops/sample_test.cpp.
 
@@ -86,8 +87,8 @@ class Chooser {
   }
 
  private:
-  // A long row's first elements tell what need not be offered: much less than what is above a threshold that begins with
-  // the first tile.
+  // A long row's first elements tell what need not be offered: much less than what is above a
+  // threshold that begins with the first tile.
   void bound_by_sample(Columns columns, Best<T>& best) {
     const int64_t sample = sample_of(columns.end - columns.begin, k_);
     const size_t groups = groups_of(static_cast<size_t>(sample), static_cast<size_t>(k_));
@@ -117,8 +118,8 @@ class Chooser {
 
   // ---- topk ----
 
-  // Tokens of a tile that come before the target. A token that is hidden comes after all that are not, by
-  // index: those are counted at the end.
+  // Tokens of a tile that come before the target. A token that is hidden comes after all that are
+  // not, by index: those are counted at the end.
   int64_t before_target(const T* z, size_t n, int64_t c) const {
     const hn::ScalableTag<T> d;
     const auto value = hn::Set(d, target_z_);

@@ -193,7 +193,8 @@ class Answer {
   State<float> state_;
 };
 
-// What a block has chosen of a row. A temperature of the row's own that cannot be leaves it without an answer.
+// What a block has chosen of a row. A temperature of the row's own that cannot be leaves it
+// without an answer.
 template <class Row, class Place>
 __device__ inline void write_chosen(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out,
                                     std::int64_t at, const Row& row, double temperature,

@@ -1,8 +1,9 @@
 // The K largest of a row in a block's shared memory.
 //
-// An element is offered where its key is above the limit: at least K keys that are not below it are known to
-// be there. Two things raise the limit. Of the largest element that each thread has seen, the K-th is such a
-// bound: a bisection with barriers that count. And where the keys have no room left, all but the K largest go.
+// An element is offered where its key is above the limit: at least K keys that are not below it are
+// known to be there. Two things raise the limit. Of the largest element that each thread has seen,
+// the K-th is such a bound: a bisection with barriers that count. And where the keys have no room
+// left, all but the K largest go.
 #pragma once
 
 #include "core/cuda/shared.cuh"
@@ -12,8 +13,8 @@
 
 namespace onepass {
 
-// A shared list that many append to. From the first that finds no room on nobody does, and the list ends where he
-// would have begun.
+// A shared list that many append to. From the first that finds no room on nobody does, and the list
+// ends where he would have begun.
 class Appended {
  public:
   // By one thread, with a barrier before anybody appends.
@@ -49,8 +50,9 @@ class BestKeys {
     BlockFold<LargestKey>::Scratch keys;
   };
 
-  // By a whole block, as everything that follows, with memory for room() keys twice: what is offered, and, once all
-  // has been, what is to be ordered. A barrier must come before anything is offered.
+  // By a whole block, as everything that follows, with memory for room() keys twice: what is
+  // offered, and, once all has been, what is to be ordered. A barrier must come before
+  // anything is offered.
   __device__ BestKeys(Shared& shared, Key* keys, Key* list, int k)
       : shared_(shared), keys_(keys), list_(list), k_(k), limit_(lowest_limit()) {
     set_count(shared_, 0);
@@ -87,7 +89,8 @@ class BestKeys {
   // Throws away all but the K largest, or a few more: at most `most`, which is not less than K.
   __device__ void cut(int most) { raise(limit_of_cut(shared_, keys_, k_, most)); }
 
-  // The keys that are not below the limit, at most `most` of them, which is not less than K; how many.
+  // The keys that are not below the limit, at most `most` of them, which is not less
+  // than K; how many.
   __device__ int select(Key* to, int most) {
     if (thread() == 0) shared_.taken = 0;
     __syncthreads();
@@ -108,8 +111,9 @@ class BestKeys {
     __syncthreads();
   }
 
-  // What other parts selected is offered, too: segment r, at from + r · apart, has a key that counts and then so many
-  // keys. A warp a segment, while all of them have room. Nobody may have been turned away since the last cut.
+  // What other parts selected is offered, too: segment r, at from + r · apart, has a key that
+  // counts and then so many keys. A warp a segment, while all of them have room. Nobody may have
+  // been turned away since the last cut.
   __device__ void absorb(const Key* from, int parts, int apart) {
     int total = count() + parts * apart;
     if (total > room()) total = count() + sum_of_counts(from, parts, apart);
@@ -193,7 +197,8 @@ class BestKeys {
     return n < k ? 0 : just_below(low);
   }
 
-  // Bisects the keys themselves. Called, not inlined: what is rare should not take the loop's registers.
+  // Bisects the keys themselves. Called, not inlined: what is rare should not take the
+  // loop's registers.
   __device__ __noinline__ static Key limit_of_cut(Shared& shared, Key* keys, int k, int most) {
     onepass::assume_shared(&shared);
     onepass::assume_shared(keys);

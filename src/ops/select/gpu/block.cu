@@ -1,8 +1,10 @@
 // topk/gpu_block: the K largest of a row and its State in one read.
 //
-// Idea    the fold of softmax, and a limit that keeps most tiles out of the candidates with one compare. What a
-//         block selects goes to the first of its cluster, or by a ticket to the last of its row.
-// Versus  cpu_row: keys in shared memory; the K-th largest of what the threads have seen is the limit.
+// Idea    the fold of softmax, and a limit that keeps most tiles out of the candidates with one
+//         compare. What a block selects goes to the first of its cluster, or by a ticket to the
+//         last of its row.
+// Versus  cpu_row: keys in shared memory; the K-th largest of what the threads have
+//         seen is the limit.
 // Bytes   x once.
 // Limits  K up to 2048; f32, f16, bf16; every option of the row ops.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.

@@ -1,8 +1,10 @@
-// The K largest of a row and its State in one read, by a block, a cluster of blocks, or blocks all over the GPU.
+// The K largest of a row and its State in one read, by a block, a cluster of blocks, or blocks
+// all over the GPU.
 //
-// A row comes through shared memory in stages. Every thread folds its packs as a softmax does; where their maximum is
-// not above the limit, that one compare is all. The others' are noted, and the block looks at the elements of noted
-// packs, a thread a pack. Now and then, after one, two, four stages and so on, it meets to raise the limit.
+// A row comes through shared memory in stages. Every thread folds its packs as a softmax does;
+// where their maximum is not above the limit, that one compare is all. The others' are noted, and
+// the block looks at the elements of noted packs, a thread a pack. Now and then, after one, two,
+// four stages and so on, it meets to raise the limit.
 #pragma once
 
 #include "core/exponential.hpp"
@@ -42,8 +44,8 @@ struct Folded {
   float largest;
 };
 
-// A row to choose from. A dense one may have a positive factor between what is stored and z: elements are
-// compared as they are stored, and only exponentials see the factor.
+// A row to choose from. A dense one may have a positive factor between what is stored and z:
+// elements are compared as they are stored, and only exponentials see the factor.
 template <class In, class Out,
           int Packs = std::is_void_v<Out> ? gpu_choose::kGeneralPacks : gpu_choose::kFewPacks>
 class ChooseRow {
@@ -64,7 +66,8 @@ class ChooseRow {
   __device__ ChooseRow(const Args& args, std::int64_t row, float factor, double temperature)
       : logits_(make(args, row, temperature)), factor_(kAny ? 1.0F : factor) {}
 
-  // The same row with the usual number of packs, for what does not depend on it and is compiled once.
+  // The same row with the usual number of packs, for what does not depend on it and
+  // is compiled once.
   using Usual = ChooseRow<In, Out>;
   __device__ Usual usual() const { return Usual(logits_, factor_); }
 
@@ -118,9 +121,9 @@ class ChooseRow {
     return {{z(m), sum(held, shift(m))}, m == m ? m : minus_infinity<float>()};
   }
 
-  // What e to the power of z − z(s) comes to. The exponent of an element is one multiply-add, x · rate − s · rate: the
-  // rounding of s · rate is the same for all and is taken out of their sum. Far from 0 it would be too much for that,
-  // and x − s comes first.
+  // What e to the power of z − z(s) comes to. The exponent of an element is one multiply-add, x ·
+  // rate − s · rate: the rounding of s · rate is the same for all and is taken out of their sum.
+  // Far from 0 it would be too much for that, and x − s comes first.
   template <int P>
   __device__ float sum(const Held (&held)[P], float s) const {
     const float rate = factor_ * kLog2E;
@@ -223,8 +226,8 @@ class Part {
   __device__ int begin() const { return begin_; }
   __device__ int end() const { return end_; }
 
-  // The keys of the largest elements. meet(tally, largest), by every thread with what it has seen, raises the limit
-  // one last time. By a whole block, after a barrier.
+  // The keys of the largest elements. meet(tally, largest), by every thread with what it has seen,
+  // raises the limit one last time. By a whole block, after a barrier.
   template <class Meet>
   __device__ void gather(BestKeys& best, const Stages<Row>& stages, const Found& found,
                          const Target& target, bool ranks, Meet meet) const {
@@ -277,8 +280,8 @@ class Part {
 
   __device__ int edge_column() const { return static_cast<int>(row_.edge_column(thread())); }
 
-  // Notes a thread's packs that have an element above the limit. Elements equal to its value came later than all that
-  // it was made of.
+  // Notes a thread's packs that have an element above the limit. Elements equal to its value came
+  // later than all that it was made of.
   __device__ static void find(const Tile& tile, int* found, int& count, float v) {
     unsigned bits = 0;
 #pragma unroll
@@ -310,8 +313,8 @@ class Part {
     }
   }
 
-  // Elements above the limit, a bit each, until every thread has had room for what it offers. A cut on the way may raise
-  // the limit to one of them: keys are compared, not values.
+  // Elements above the limit, a bit each, until every thread has had room for what it offers. A cut
+  // on the way may raise the limit to one of them: keys are compared, not values.
   template <class Value>
   __device__ static void offer(BestKeys& best, unsigned rest, int column, Value value) {
     for (;;) {

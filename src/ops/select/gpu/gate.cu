@@ -1,7 +1,8 @@
 // gate/gpu_warp: the experts of a token, by eight lanes or a warp.
 //
-// Idea    a row in the registers of a few lanes, as 32 or 64 lists. The largest of each make a limit that at least K
-//         experts reach, and seldom many more; an expert's place is how many of these are before it.
+// Idea    a row in the registers of a few lanes, as 32 or 64 lists. The largest of each make a
+//         limit that at least K experts reach, and seldom many more; an expert's place is how many
+//         of these are before it.
 // Versus  gpu_block: no block, no barrier; four rows of a warp in the same instructions.
 // Bytes   scores once, past L1; whoever needs an element by its number finds it in shared memory.
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
@@ -17,7 +18,8 @@
 namespace onepass::ops::topk {
 namespace {
 
-// Where scores lie and what is chosen goes. As in the usual call: in packs, at one stride, and side by side.
+// Where scores lie and what is chosen goes. As in the usual call: in packs, at one stride,
+// and side by side.
 struct DensePlaces {
   const std::byte* x;
   std::int64_t row_bytes;
@@ -121,7 +123,8 @@ __device__ inline float reciprocal(float x) {
 // With eight lanes a row registers are worth more than a third block: there are seldom as many.
 constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_choose::kGateBlocks; }
 
-// What a kernel is compiled for: one score, experts chosen by it; or any score, with a bias or without.
+// What a kernel is compiled for: one score, experts chosen by it; or any score, with a
+// bias or without.
 enum class Gate { soft, sigmoid, any };
 
 // Lanes of a warp have a row, N experts each. Whole: there are as many experts as lanes can have.

@@ -1,4 +1,5 @@
-// The largest elements that groups of a row have shown: of as many as K groups, the K-th is a limit for the row's K largest.
+// The largest elements that groups of a row have shown: of as many as K groups, the K-th is a limit
+// for the row's K largest.
 #pragma once
 
 #include "core/cuda/pack.cuh"
@@ -6,8 +7,9 @@
 
 namespace onepass {
 
-// Words between which a limit is looked for: n groups have shown `low` or more, none more than `high`. raise() brings `low` up until
-// they are K or a few more; from(word) tells how many have shown a word or more.
+// Words between which a limit is looked for: n groups have shown `low` or more, none more than
+// `high`. raise() brings `low` up until they are K or a few more; from(word) tells how many have
+// shown a word or more.
 struct Bound {
   unsigned low, high;
   int n;
@@ -30,7 +32,8 @@ struct Bound {
 // Of groups that have shown nothing.
 __device__ inline unsigned nothing_shown() { return ordered(minus_infinity<float>()); }
 
-// G groups of a lane's elements, in words as they are stored. A group that has met a NaN has shown nothing.
+// G groups of a lane's elements, in words as they are stored. A group that has met a NaN
+// has shown nothing.
 template <class Element, int G>
 class GroupMaxima {
  public:
@@ -72,8 +75,8 @@ class GroupMaxima {
     return half;
   }
 
-  // Such words: of the finite the smallest, the largest of all, and how many are not below `least`; of those equal to it, if it is
-  // 0, not all may count.
+  // Such words: of the finite the smallest, the largest of all, and how many are not below `least`;
+  // of those equal to it, if it is 0, not all may count.
   __device__ unsigned lowest() const {
     unsigned low[1] = {0x7FFF7FFFU};  // NaN
 #pragma unroll

@@ -1,10 +1,13 @@
 // topk/gpu_guess: a few long rows, a cluster each.
 //
-// Idea    every block has its part in registers and sends more than its share of the K to the first one, which can tell
-//         whether that was enough. Where it was not, the cluster goes on as gpu_block does.
-// Versus  gpu_block: blocks do not wait for each other's limits, and what they do stands in fewer steps.
+// Idea    every block has its part in registers and sends more than its share of the K to the
+//         first one, which can tell whether that was enough. Where it was not, the cluster goes on
+//         as gpu_block does.
+// Versus  gpu_block: blocks do not wait for each other's limits, and what they do
+//         stands in fewer steps.
 // Bytes   x once, or, where a guess is wrong, twice.
-// Limits  sm_90; K up to 128, rows that fit; f32, f16, bf16; dense rows, a positive scale and a temperature.
+// Limits  sm_90; K up to 128, rows that fit; f32, f16, bf16; dense rows, a positive scale
+//         and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/answer.cuh"

@@ -1,11 +1,12 @@
 // The K largest of a row by a cluster that guesses how many of them each block has.
 //
-// A block has its part in registers, and sends the largest of it, more than its share of the K, to the first block: nobody
-// waits to hear a limit. The first puts what it got in order and sees whether that was enough. It was, unless the last key
-// that a block sent is above the K-th: then that block may have more, and all choose again, with a limit.
+// A block has its part in registers, and sends the largest of it, more than its share of the K, to
+// the first block: nobody waits to hear a limit. The first puts what it got in order and sees
+// whether that was enough. It was, unless the last key that a block sent is above the K-th: then
+// that block may have more, and all choose again, with a limit.
 //
-// All of it is one short step after the other, and a step takes as long as its instructions stand in a row: sizes are known to
-// the compiler, and words are compared where keys need not be.
+// All of it is one short step after the other, and a step takes as long as its instructions stand
+// in a row: sizes are known to the compiler, and words are compared where keys need not be.
 #pragma once
 
 #include "ops/select/gpu/answer.cuh"
@@ -54,8 +55,8 @@ class Guess {
         row_(row),
         rank_(cluster::rank()) {}
 
-  // Asks for the block's part. Warps take turns over the blocks, so that neighbours, likely tokens among them, are not all of
-  // one block.
+  // Asks for the block's part. Warps take turns over the blocks, so that neighbours, likely tokens
+  // among them, are not all of one block.
   __device__ void ask() const {
 #pragma unroll
     for (int p = 0; p < Row::kPacks; ++p) {
@@ -76,7 +77,8 @@ class Guess {
     shared_.left[thread()] = 0;
   }
 
-  // Before the copy engine writes where the tiles were, which nobody has read since the barrier after the choice.
+  // Before the copy engine writes where the tiles were, which nobody has read since the barrier
+  // after the choice.
   __device__ static void yield_memory() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
@@ -170,8 +172,8 @@ class Guess {
     if (thread() >= n) send_key(thread(), many ? kTooMany : Key{0});
   }
 
-  // The word from which on there are Share elements or more, if there are so many: of the largest of groups of threads, the one
-  // that has this place. `top`: of all.
+  // The word from which on there are Share elements or more, if there are so many: of the largest
+  // of groups of threads, the one that has this place. `top`: of all.
   __device__ unsigned block_limit(float m, unsigned& top) const {
     constexpr int kGroups = 2 * Share;
     constexpr int kLanes = kThreads / kGroups;  // of a group
@@ -215,7 +217,8 @@ class Guess {
 
   // False where there is no room.
   __device__ bool put(Key key) const {
-    // Not atomicAdd: that the compiler turns into votes, so that a warp has one, and lanes that find something are few.
+    // Not atomicAdd: that the compiler turns into votes, so that a warp has one, and lanes that
+    // find something are few.
     int at;
     asm volatile("atom.shared.add.u32 %0, [%1], 1;"
                  : "=r"(at)
@@ -265,19 +268,22 @@ class Guess {
     if (ranks) {
       before = onepass::group_fold(shared_.before[lane() % kWarps], Add<unsigned>(), kWarps);
     }
-    // Elements that are finite, and −inf once they are scaled, weigh nothing: sums count from an element, not from its z.
+    // Elements that are finite, and −inf once they are scaled, weigh nothing: sums count from an
+    // element, not from its z.
     const State<float> state{m, m == minus_infinity<float>() ? 0 : d};
     if (lane() == 0) send(Tally{state, before}, &shared_.tallies[rank_], shared_.gathered, 0);
   }
 
-  // The word from which on there are K of those that were sent, if there are so many: a group of neighbours in a run has its last
-  // key to speak for all of them, and groups with K keys between them are enough.
+  // The word from which on there are K of those that were sent, if there are so many: a group of
+  // neighbours in a run has its last key to speak for all of them, and groups with K keys between
+  // them are enough.
   __device__ unsigned row_limit(int k) const {
     const int each = (k + kWarp / 2 - 1) / (kWarp / 2);
     const int place = (lane() / kSize + 1) * each - 1;
     const Key last = place < Share ? shared_.runs[lane() % kSize * Share + place] : 0;
     const auto word = static_cast<unsigned>(last >> 32);
-    // In memory that nobody has used so far. Not where keys were found: who has none to send may still be counting there.
+    // In memory that nobody has used so far. Not where keys were found: who has none to send may
+    // still be counting there.
     unsigned* const words = reinterpret_cast<unsigned*>(shared_.ordered) + warp() * kWarp;
     words[lane()] = word;
     __syncwarp();
@@ -307,7 +313,8 @@ class Guess {
                  merge(shared_.tallies[2], shared_.tallies[3]));
   }
 
-  // All that was sent; how many. A key's place is how many are larger, for which a thread looks in all runs at once.
+  // All that was sent; how many. A key's place is how many are larger, for which a thread looks in
+  // all runs at once.
   __device__ int order_all() const {
     const Key key = shared_.runs[thread()];
     int at[kSize] = {};
@@ -327,7 +334,8 @@ class Guess {
     return __syncthreads_count(key != 0);
   }
 
-  // Those of it that may be among the K; how many. They are placed by counting, quicker than a search in so many runs.
+  // Those of it that may be among the K; how many. They are placed by counting, quicker than a
+  // search in so many runs.
   __device__ int order_best(int k) const {
     keep_left(row_limit(k));
     __syncthreads();
@@ -349,8 +357,9 @@ class Guess {
   int rank_;
 };
 
-// By the cluster's team, in the same memory. Called, not inlined: it is seldom needed, and much code between what a guess does and
-// what comes of it. It takes copies, so that nobody's registers have to be in memory.
+// By the cluster's team, in the same memory. Called, not inlined: it is seldom needed, and much
+// code between what a guess does and what comes of it. It takes copies, so that nobody's registers
+// have to be in memory.
 template <class Row>
 __device__ __noinline__ Chosen choose_again(Row row, Team team, int parts, int k, Target target,
                                             bool ranks) {

@@ -1,5 +1,5 @@
-// A short row in the registers of a few lanes of a warp, its State and its K largest. A warp has 32 / Lanes rows, and
-// all of them do everything at once.
+// A short row in the registers of a few lanes of a warp, its State and its K largest. A warp has 32
+// / Lanes rows, and all of them do everything at once.
 #pragma once
 
 #include "core/cuda/pack.cuh"
@@ -21,7 +21,8 @@ __device__ inline Counted count_before(int mine) {
   return {until - mine, __shfl_sync(kAllLanes, until, Lanes - 1, Lanes)};
 }
 
-// Keys of what can be any float, and of elements that are stored in 16 bits, in a word: their 19 upper bits are all there are.
+// Keys of what can be any float, and of elements that are stored in 16 bits, in a word: their 19
+// upper bits are all there are.
 struct LongKeys {
   using Word = Key;
   __device__ static Word key(float x, int column) {
@@ -79,8 +80,8 @@ __device__ inline Pack<In> load_past_l1(const In* from) {
   return pack;
 }
 
-// Up to Lanes · N elements. They come in packs, to each lane in turn, so that a load has 16 bytes where rows allow it.
-// AsStored: what is chosen by are the elements themselves, in whole packs.
+// Up to Lanes · N elements. They come in packs, to each lane in turn, so that a load has 16 bytes
+// where rows allow it. AsStored: what is chosen by are the elements themselves, in whole packs.
 template <class In, int Lanes, int N, bool AsStored>
 class HeldRow {
   static constexpr int P = Pack<In>::kLanes;
@@ -94,8 +95,9 @@ class HeldRow {
   using Word = typename Keys::Word;
   static_assert(Lanes * N <= ShortKeys::kColumn);
 
-  // What the row's lanes share: its elements, as what a lane has in registers it cannot find by a number; keys that may be
-  // among the K largest; and these. Of the rows of a warp each begins in other banks.
+  // What the row's lanes share: its elements, as what a lane has in registers it cannot find by
+  // a number; keys that may be among the K largest; and these. Of the rows of a warp each
+  // begins in other banks.
   struct alignas(16) Room {
     static constexpr int kAtOnce =
         Lanes == 8 ? 12 : 4;  // are looked at; of eight lanes seldom more are there
@@ -131,8 +133,8 @@ class HeldRow {
     __syncwarp();
   }
 
-  // The same of elements of any type and number, `stride` apart: kept as float32, so that one kernel serves all types.
-  // Four neighbours are one load where they lie so.
+  // The same of elements of any type and number, `stride` apart: kept as float32, so that one
+  // kernel serves all types. Four neighbours are one load where they lie so.
   __device__ void load(const void* row, DType dtype, std::int64_t stride,
                        float (&x)[N]) requires(kAny) {
     clear_keys();
@@ -152,8 +154,8 @@ class HeldRow {
   // The element of any column.
   __device__ float at(int column) const { return widen(room_.x[column]); }
 
-  // A lane's elements make a few lists. The K-th of all lists' largest is what at least K reach, and seldom many more; of
-  // eight lanes, which have up to eight, it is the eighth.
+  // A lane's elements make a few lists. The K-th of all lists' largest is what at least K reach,
+  // and seldom many more; of eight lanes, which have up to eight, it is the eighth.
   __device__ Upper upper(const float (&x)[N], int k) const {
     constexpr int kLists = Lanes == 8 ? 4 : 2;
     float largest[kLists];
@@ -186,8 +188,8 @@ class HeldRow {
     return {m * factor, group_fold((d[0] + d[1]) + (d[2] + d[3]), Add<float>(), Lanes)};
   }
 
-  // The K largest of x, K up to Lanes, where at least K reach the limit: lane i has the key of the i-th. x_at(c) is x of column
-  // c. A row with a NaN has keys of some sort.
+  // The K largest of x, K up to Lanes, where at least K reach the limit: lane i has the key of the
+  // i-th. x_at(c) is x of column c. A row with a NaN has keys of some sort.
   template <class At>
   __device__ Word largest(const float (&x)[N], float limit, int k, At x_at) const {
     unsigned reach = reaching(x, limit) & existing();
@@ -224,8 +226,9 @@ class HeldRow {
     }
   }
 
-  // A bit for each element from the limit on. As floats: where the difference is not negative. Of an infinity and itself
-  // it is NaN, whose sign is positive; of −0 and a limit of 0 it would be −0, but of −0 and −0 it is 0.
+  // A bit for each element from the limit on. As floats: where the difference is not negative. Of
+  // an infinity and itself it is NaN, whose sign is positive; of −0 and a limit of 0 it would be
+  // −0, but of −0 and −0 it is 0.
   __device__ unsigned reaching(const float (&x)[N], float limit) const {
     if constexpr (kPaired) {
       unsigned bits = 0;
@@ -288,7 +291,8 @@ class HeldRow {
     return kPaired ? element_of_bit<In, Lanes>(bit) + lane_ * P : column(bit);
   }
 
-  // The first keys of the room, no two alike, to their places: a key's is how many are before it. Past `count` they are 0.
+  // The first keys of the room, no two alike, to their places: a key's is how many are before it.
+  // Past `count` they are 0.
   __device__ void put_in_order(int count) const {
     constexpr int kOwn = 2;
 #pragma unroll 1

@@ -1,5 +1,5 @@
-// How the key is searched from which on a row's elements come to a weight (search.cuh): which parts of the range of all keys
-// are looked at, one after the other, whatever reads the row.
+// How the key is searched from which on a row's elements come to a weight (search.cuh): which parts
+// of the range of all keys are looked at, one after the other, whatever reads the row.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ struct KeyRange {
 
 inline constexpr KeyRange kAllKeys{0, ~Key{0}};
 
-// A range in bins of one width, a power of two; the first has the largest keys, the last may be shorter.
+// A range in bins of one width, a power of two; the first has the largest keys, the
+// last may be shorter.
 class KeyBins {
  public:
   static constexpr int kMost = 1024;
@@ -36,7 +37,8 @@ class KeyBins {
   }
 
  private:
-  // So that the farthest key is in one of them. Counted: std::bit_width is no function of a device, and nvcc does not say so.
+  // So that the farthest key is in one of them. Counted: std::bit_width is no function of a device,
+  // and nvcc does not say so.
   ONEPASS_HD static constexpr int shift_for(Key farthest) {
     int shift = 0;
     while (farthest >> shift >= kMost) ++shift;
@@ -53,7 +55,8 @@ struct KeyWeights {
   bool few;  // so few in it that they can be looked at one by one
 };
 
-// The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest where there is not so much.
+// The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest
+// where there is not so much.
 //
 //   guess(range)  a part of the range that should have the limit, by weights that may be rounded;
 //   weigh(part)   exactly;

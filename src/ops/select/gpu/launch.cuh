@@ -7,7 +7,8 @@
 
 namespace onepass::ops::topk {
 
-// Calls body(Type<Row>) with the row of a stored type that a launch takes, of up to so many packs per thread.
+// Calls body(Type<Row>) with the row of a stored type that a launch takes, of up to so many
+// packs per thread.
 template <class In, int MostPacks = gpu_choose::kManyPacks, class Body>
 Status with_choose_row_of(bool general, int packs, Body body) {
   if (general) return body(Type<ChooseRow<In, void>>{});

@@ -13,9 +13,9 @@ namespace onepass {
 inline constexpr int kCountedKeys = 128;  // so few are ordered by counting,
 inline constexpr int kRankedKeys = 512;   // and so few by runs or bins
 
-// Calls put(place, key) with each of n keys: its place is how many are larger, which Each neighbours count together, AtOnce keys
-// at a time. By the first Each · n threads; keys lie at a multiple of 16 bytes, with zeros behind them up to a multiple of
-// AtOnce · Each.
+// Calls put(place, key) with each of n keys: its place is how many are larger, which Each
+// neighbours count together, AtOnce keys at a time. By the first Each · n threads; keys lie at a
+// multiple of 16 bytes, with zeros behind them up to a multiple of AtOnce · Each.
 template <int Each, int AtOnce = 8, class Put>
 __device__ inline void place_keys(const Key* keys, int n, Put put) {
   struct alignas(16) Two {
@@ -44,8 +44,8 @@ __device__ inline void place_keys(const Key* keys, int n, Put put) {
   if (i < n && own == 0) put(larger, key);
 }
 
-// Few keys that a block has in shared memory, the largest first, by counting: a key's place is how many are larger, and several
-// threads count for each.
+// Few keys that a block has in shared memory, the largest first, by counting: a key's place is how
+// many are larger, and several threads count for each.
 __device__ inline Key* order_by_counts(const Key* from, Key* to, int n) {
   assume_shared(from);
   assume_shared(to);
@@ -78,8 +78,9 @@ __device__ inline Key* order_by_counts(const Key* from, Key* to, int n) {
   return to;
 }
 
-// Any number of them: in one of the two places; which. More than a few: warps sort runs of 32, and how many are larger is found in
-// each of them. Many go through a network, for which `from` has room up to a power of two.
+// Any number of them: in one of the two places; which. More than a few: warps sort runs of 32, and
+// how many are larger is found in each of them. Many go through a network, for which `from` has
+// room up to a power of two.
 __device__ inline Key* order_keys(Key* from, Key* to, int n) {
   if (n <= kCountedKeys) return order_by_counts(from, to, n);
   assume_shared(from);
@@ -113,8 +114,9 @@ __device__ inline Key* order_keys(Key* from, Key* to, int n) {
   return to;
 }
 
-// Up to kRankedKeys keys of a block by their values. Bins are more than keys, so that those of one are few: a key's place is how
-// many are in bins before its own, and how many of its own are larger.
+// Up to kRankedKeys keys of a block by their values. Bins are more than keys, so that
+// those of one are few: a key's place is how many are in bins before its own, and how many
+// of its own are larger.
 struct BinnedKeys {
   static constexpr int kBins = 1024;
   static constexpr int kAtOnce = 4;  // keys that are looked at
@@ -126,8 +128,9 @@ struct BinnedKeys {
   unsigned range[4];  // of words, and of what is below them: ~least, largest
 };
 
-// The largest first. `step`: how far apart the words of different values are, at least; values that are alike are told
-// apart by their indices. `binned`: shared memory that is free once all have come here.
+// The largest first. `step`: how far apart the words of different values are, at least; values
+// that are alike are told apart by their indices. `binned`: shared memory that is free once
+// all have come here.
 __device__ inline Key* order_by_bins(const Key* keys, int n, float step, BinnedKeys& binned) {
   constexpr unsigned kAll = 0xFFFFFFFFU;
   constexpr int kBins = BinnedKeys::kBins;

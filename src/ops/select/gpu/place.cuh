@@ -1,5 +1,6 @@
-// Where rows of outputs and of a row's own values lie: anywhere, or, in the kernels compiled for the usual call,
-// at one stride. Finding a row of any rank takes divisions, and hundreds of bytes of arguments to be fetched.
+// Where rows of outputs and of a row's own values lie: anywhere, or, in the kernels compiled for
+// the usual call, at one stride. Finding a row of any rank takes divisions, and hundreds of bytes
+// of arguments to be fetched.
 #pragma once
 
 #include "ops/select/args.hpp"

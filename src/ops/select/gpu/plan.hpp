@@ -1,5 +1,5 @@
-// The launches of the kernels that select from rows on a GPU, as pure functions of problem and machine: policy.hpp says which
-// can run, and which is best.
+// The launches of the kernels that select from rows on a GPU, as pure functions of problem and
+// machine: policy.hpp says which can run, and which is best.
 #pragma once
 
 #include "rows/gpu/plan.hpp"
@@ -7,8 +7,8 @@
 
 namespace onepass::gpu_choose {
 
-// Keys that a thread of a block looks after: the block has room for as many that were offered, and for
-// as many that are to be ordered. K is at most half of them.
+// Keys that a thread of a block looks after: the block has room for as many that were offered, and
+// for as many that are to be ordered. K is at most half of them.
 inline constexpr int kKeysEach = 8;
 inline constexpr int kMostThreads = gpu_rows::kBlockThreads;
 inline constexpr std::int64_t kMostK = kKeysEach * kMostThreads / 2;
@@ -24,15 +24,15 @@ constexpr std::size_t ticket_bytes(std::int64_t rows) {
   return static_cast<std::size_t>(round_up(rows * 4, 16));
 }
 
-// Scale and temperature are no options here: dense rows see them in their exponentials. What the values are
-// written as does not matter either.
+// Scale and temperature are no options here: dense rows see them in their exponentials. What the
+// values are written as does not matter either.
 constexpr bool is_general(const Problem& p) {
   return !p.only_scaled || !p.whole_rows || !p.unit_stride || !p.even_rows;
 }
 
-// Packs of a thread and stage, each of which is a barrier or two. Blocks that share a processor are better short of
-// memory and registers, unless their stages are many; one that has it to itself is not. General rows keep logits,
-// f32 in place of 16 bits.
+// Packs of a thread and stage, each of which is a barrier or two. Blocks that share a processor are
+// better short of memory and registers, unless their stages are many; one that has it to itself is
+// not. General rows keep logits, f32 in place of 16 bits.
 inline constexpr int kGeneralPacks = 2;
 inline constexpr int kFewPacks = 4;
 inline constexpr int kManyPacks = 8;
@@ -57,13 +57,14 @@ constexpr int least_threads(std::int64_t k) {
   return std::max(128, power_of_two_from(ceil_div(2 * k, kKeysEach)));
 }
 
-// Small blocks where rows are many, so that one selects while others read; but enough threads that the K-th
-// largest of what they have seen says something.
+// Small blocks where rows are many, so that one selects while others read; but enough threads that
+// the K-th largest of what they have seen says something.
 constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), power_of_two_from(k + k / 2)));
 }
 
-// ---- launches ------------------------------------------------------------------------------------------------
+// ---- launches
+// ------------------------------------------------------------------------------------------------
 
 // A block, a cluster, or blocks all over the GPU per row.
 struct SelectLaunch {
@@ -117,11 +118,12 @@ struct SortLaunch {
   bool operator==(const SortLaunch&) const = default;
 };
 
-// ---- from a problem to its launch ------------------------------------------------------------------------------
+// ---- from a problem to its launch
+// ------------------------------------------------------------------------------
 
-// Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally of each warp of
-// its cluster. Keys to be ordered lie where the stages were, but in a cluster others send theirs, and what they have
-// seen, while stages are in use.
+// Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally
+// of each warp of its cluster. Keys to be ordered lie where the stages were, but in a cluster
+// others send theirs, and what they have seen, while stages are in use.
 constexpr std::size_t shared_bytes(const SelectLaunch& launch) {
   const int keys = kKeysEach * kKeyBytes;
   const int alone = launch.stages * tile_bytes(launch.packs) + keys + launch.packs * 4;
@@ -137,8 +139,9 @@ constexpr bool fits(const Launch& launch, const Machine& m) {
   return launch.shared_bytes + kDeclared <= static_cast<std::size_t>(m.gpu.block_shared);
 }
 
-// As long stages and as large a block as are good and as there is memory for. Without a copy engine, or where a row
-// takes more than a copy, nothing comes while a stage is looked at, and one is enough.
+// As long stages and as large a block as are good and as there is memory for. Without a copy
+// engine, or where a row takes more than a copy, nothing comes while a stage is looked at,
+// and one is enough.
 inline SelectLaunch part(const Problem& p, const Machine& m, int parts, int threads,
                          int cluster = 1) {
   SelectLaunch launch{
@@ -175,7 +178,8 @@ inline SelectLaunch cluster_of(const Problem& p, const Machine& m, int split, in
   return part(p, m, split, threads, split);
 }
 
-// As many blocks a row as there are processors for, while each still has two packs a thread of a small block.
+// As many blocks a row as there are processors for, while each still has two packs a thread
+// of a small block.
 constexpr int cluster_split(const Problem& p, const Machine& m) {
   int split = 1;
   while (2 * split * p.rows <= m.gpu.processors && packs(p) / split >= 2 * kMostThreads &&
@@ -206,7 +210,8 @@ inline SelectLaunch cluster(const Problem& p, const Machine& m) {
   return cluster_of(p, m, split, large_threads(p, split));
 }
 
-// ---- a cluster a row that guesses how many of the K each block has (guess.cuh) ---------------------------------
+// ---- a cluster a row that guesses how many of the K each block has (guess.cuh)
+// ---------------------------------
 
 inline constexpr int kGuessKeys = 256;  // that all blocks send
 inline constexpr int kGuessThreads = 256;
@@ -241,8 +246,8 @@ inline SelectLaunch guess(const Problem& p, const Machine& m) {
   return many.blocks <= m.gpu.processors && fits_guess(p, m, many) ? many : guess_of(p, m, 4);
 }
 
-// Keys that a part of the grid leaves at most, and one that counts them: the last block must have room for them
-// beside the K that it has.
+// Keys that a part of the grid leaves at most, and one that counts them: the last block must have
+// room for them beside the K that it has.
 constexpr std::int64_t grid_room(const Problem& p, int threads) {
   const std::int64_t k = wanted(p);
   return std::min(kKeysEach * threads - k, k + k / 2 + 32) + 1;
@@ -276,7 +281,8 @@ inline SortLaunch sort(const Problem& p, const Machine&) {
   return launch;
 }
 
-// ---- float64: a block a row, digit by digit (wide.cu) ------------------------------------------------------
+// ---- float64: a block a row, digit by digit (wide.cu)
+// ------------------------------------------------------
 
 inline constexpr int kWideDigits = 256;
 inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index
@@ -289,15 +295,16 @@ inline SortLaunch wide(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// ---- a few lanes a row: gates, and short rows ---------------------------------------------------------------
+// ---- a few lanes a row: gates, and short rows
+// ---------------------------------------------------------------
 
 inline constexpr int kGateThreads = 256;
 inline constexpr int kGateBlocks = 3;  // on a processor at least
 inline constexpr std::int64_t kMostExperts = 1024;
 inline constexpr std::int64_t kMostGateK = kWarp;
 
-// Lanes that have a row, at most 32 columns each and K of them: what they do together takes eight fewer steps, and
-// the four rows of a warp take them at once.
+// Lanes that have a row, at most 32 columns each and K of them: what they do together takes eight
+// fewer steps, and the four rows of a warp take them at once.
 inline constexpr int kFewLanes = 8;
 constexpr int lanes_for(const Problem& p) {
   return p.cols <= kFewLanes * 32 && p.k <= kFewLanes ? kFewLanes : kWarp;

@@ -14,7 +14,8 @@
 
 namespace onepass::gpu_choose {
 
-// ---- what can run --------------------------------------------------------------------------------------------
+// ---- what can run
+// --------------------------------------------------------------------------------------------
 
 inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -105,7 +106,8 @@ inline std::string refuse_guess(const Problem& p, const Machine& m) {
 
 using AnyLaunch = std::variant<SelectLaunch, StreamLaunch, LanesLaunch, SortLaunch>;
 
-// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block --------------------
+// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block
+// --------------------
 
 inline std::optional<AnyLaunch> launch_named(std::string_view text, const Problem& p,
                                              const Machine& m) {
@@ -170,10 +172,12 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
   return names;
 }
 
-// ---- what is chosen ------------------------------------------------------------------------------------------
+// ---- what is chosen
+// ------------------------------------------------------------------------------------------
 
-// Where rows are more than clusters of two have room for, and not so short that a block takes them at once; or in clusters, where
-// blocks that meet at every stage would be few, or have more than one.
+// Where rows are more than clusters of two have room for, and not so short that a block
+// takes them at once; or in clusters, where blocks that meet at every stage would be few, or
+// have more than one.
 inline bool streams(const Problem& p, const Machine& m) {
   if (!refuse_stream(p, m).empty()) return false;
   if (2 * p.rows > m.gpu.processors) {
@@ -197,8 +201,9 @@ struct Choice {
   AnyLaunch launch;
 };
 
-// A few lanes where rows are short; warps of their own where rows are many, and a block where these cannot; a cluster where
-// they are few, which guesses if it can, the whole GPU where there are no clusters or even they would leave a block with many tiles.
+// A few lanes where rows are short; warps of their own where rows are many, and a block where these
+// cannot; a cluster where they are few, which guesses if it can, the whole GPU where there are no
+// clusters or even they would leave a block with many tiles.
 inline Choice best(const Problem& p, const Machine& m) {
   if (p.op == Op::topk && p.k > kMostK) return {"gpu_sort", sort(p, m)};
   if (p.op == Op::topk && refuse_warp(p, m).empty()) return {"gpu_warp", warp(p, m)};

@@ -30,8 +30,8 @@ static __device__ __noinline__ float gumbel_of(std::uint32_t word) {
   return static_cast<float>(gumbel(word));
 }
 
-// The same but for less than 2^-17. 1 − w comes from the word, too: it would have lost what w has in
-// digits that a float has not. A small w has E = w + w² / 2 + w³ / 3 + …
+// The same but for less than 2^-17. 1 − w comes from the word, too: it would have lost what w has
+// in digits that a float has not. A small w has E = w + w² / 2 + w³ / 3 + …
 __device__ inline float gumbel_guess(std::uint32_t word) {
   const float w = fmaf(static_cast<float>(word), 0x1p-32F, 0x1p-33F);
   const float rest = fmaf(static_cast<float>(~word), 0x1p-32F, 0x1p-33F);
@@ -54,8 +54,8 @@ struct Gumbel {
   __device__ explicit Gumbel(std::uint32_t from) : word(from), guess(gumbel_guess(from)) {}
 };
 
-// A token in a race, with a guess of its noisy logit. z counts from near the row's largest: a sum with a large z would lose
-// the noise.
+// A token in a race, with a guess of its noisy logit. z counts from near the row's largest: a sum
+// with a large z would lose the noise.
 struct Runner {
   float z = 0;
   std::uint32_t word = 0;
@@ -70,12 +70,13 @@ struct Runner {
   __device__ void settle() { asm volatile("" : "+f"(guess)); }
 
   __device__ bool runs() const { return guess > minus_infinity<float>(); }
-  // Noisy logits as keys, so that the largest wins and the lower token where two are equal; 0: nobody's.
+  // Noisy logits as keys, so that the largest wins and the lower token where two are
+  // equal; 0: nobody's.
   __device__ Key key() const { return runs() ? key_of(z + gumbel_of(word), token) : 0; }
 };
 
-// One thread's part in a race: who has the largest noisy logit of those that it has seen. A guess tells, but where it is too
-// close to call.
+// One thread's part in a race: who has the largest noisy logit of those that it has seen. A guess
+// tells, but where it is too close to call.
 class Contest {
  public:
   // Whether it leads now.
@@ -125,8 +126,9 @@ __device__ inline int lane_of_winner(const Contest& mine) {
   return __ffs(static_cast<int>(lanes)) - 1;
 }
 
-// A logit to count from that all parts of a row agree on before they have seen it: the largest of its first few. Where the
-// row's largest turns out to be far from it, noise was lost in the sums, and the race is void.
+// A logit to count from that all parts of a row agree on before they have seen it: the largest of
+// its first few. Where the row's largest turns out to be far from it, noise was lost in the sums,
+// and the race is void.
 inline constexpr float kFarFromStart = 64;
 template <class Row>
 __device__ inline float start_of(const Row& row, int cols) {
@@ -136,8 +138,8 @@ __device__ inline float start_of(const Row& row, int cols) {
   return isfinite(largest) ? largest : 0;
 }
 
-// Four neighbours, the first of them at a multiple of four, −inf where there are no more. In one load, where rows begin at
-// such an address.
+// Four neighbours, the first of them at a multiple of four, −inf where there are no more. In one
+// load, where rows begin at such an address.
 template <class Row>
 __device__ inline void load_four(const Row& row, int four, int end, int cols, bool aligned,
                                  float (&x)[4]) {
@@ -154,8 +156,9 @@ class Racer {
  public:
   __device__ Racer(const Noise& noise, float start) : noise_(noise), start_(start) {}
 
-  // The four from token 4 · four on; −inf for who does not run. Noise is looked at closely only for those that could still
-  // win: E ≥ w, so that a token can have z − log(w) at most, and none of them more than z + 33 · log(2).
+  // The four from token 4 · four on; −inf for who does not run. Noise is looked at closely only for
+  // those that could still win: E ≥ w, so that a token can have z − log(w) at most, and none of
+  // them more than z + 33 · log(2).
   __device__ void run(const float (&z)[4], int four) {
     const float largest = fmaxf(fmaxf(z[0], z[1]), fmaxf(z[2], z[3]));
     constexpr float kMostNoise = 23;
@@ -186,8 +189,9 @@ class Racer {
   float to_beat_ = minus_infinity<float>();
 };
 
-// The tokens of [begin, end) fours: a few fours a thread on their way at a time. see(x) gets what was loaded, −inf where
-// there are no more, and leaves the logits of those that run. Small: the instructions of one four serve all.
+// The tokens of [begin, end) fours: a few fours a thread on their way at a time. see(x) gets what
+// was loaded, −inf where there are no more, and leaves the logits of those that run. Small: the
+// instructions of one four serve all.
 template <bool Small, class Row, class See>
 __device__ inline Contest race(const Row& row, int cols, int begin, int end, const Noise& noise,
                                float start, See see) {
@@ -229,7 +233,8 @@ struct Raced {
   float best;
 };
 
-// Called, not inlined, so that what races and what chooses do not share their registers; it takes copies to have in its own.
+// Called, not inlined, so that what races and what chooses do not share their registers; it takes
+// copies to have in its own.
 //
 // All tokens of a part, each beside the part's tally; the winner's key is offered.
 template <class Row>

@@ -1,6 +1,6 @@
-// The warps that have a row between them: one, or a few of a block or of a cluster, each with every so-many-th stage of it. They
-// read by themselves, and tell each other what they have seen: the limit is the row's, not a warp's. Barriers there are at the
-// beginning and at the end.
+// The warps that have a row between them: one, or a few of a block or of a cluster, each with every
+// so-many-th stage of it. They read by themselves, and tell each other what they have seen: the
+// limit is the row's, not a warp's. Barriers there are at the beginning and at the end.
 #pragma once
 
 #include "merge/block.cuh"
@@ -14,7 +14,8 @@
 
 namespace onepass::ops::topk {
 
-// When a limit is raised: by all warps, after the first stage and after the last, or by one, between them.
+// When a limit is raised: by all warps, after the first stage and after the last, or by
+// one, between them.
 struct Times {
   enum When { kFirst, kLast, kBetween };
 };
@@ -51,7 +52,8 @@ class OneWarp : public Times {
   }
 };
 
-// All warps of a block, or of the blocks of a cluster, of which the first has the row's keys in the end.
+// All warps of a block, or of the blocks of a cluster, of which the first has the row's
+// keys in the end.
 class SeveralWarps : public Times {
  public:
   static constexpr bool kAlone = false;
@@ -84,7 +86,8 @@ class SeveralWarps : public Times {
   __device__ static int place() { return cluster::rank() * count() + index(); }
   __device__ static int places() { return cluster::size() * count(); }
 
-  // What a lane's groups have shown to its warp, in half as many; where these are few for a K, every other warp has others.
+  // What a lane's groups have shown to its warp, in half as many; where these are few for a K,
+  // every other warp has others.
   template <class Maxima>
   __device__ void show(const Maxima& own) const {
     static_assert(Maxima::kGroups == 2 * kGroups);
@@ -95,7 +98,8 @@ class SeveralWarps : public Times {
   }
   __device__ void meet() const { __syncthreads(); }
 
-  // By what they have shown to all warps: by all at once where each thread has one of those words, and barriers count.
+  // By what they have shown to all warps: by all at once where each thread has one of those words,
+  // and barriers count.
   template <class Keys, class Maxima>
   __device__ void bound(Keys& best, const Maxima&, When when) const {
     if (when == kBetween || shown_words() > threads()) return best.bound(shown());
@@ -116,8 +120,8 @@ class SeveralWarps : public Times {
 
   __device__ Tally fold(const Tally& mine) const { return Fold(shared_.tallies).once(mine); }
 
-  // What other blocks of the cluster have shown. All of this one have, and nobody reads its stages any more: the others may
-  // send to where they were.
+  // What other blocks of the cluster have shown. All of this one have, and nobody reads its stages
+  // any more: the others may send to where they were.
   __device__ void hear() const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     const int other_blocks = cluster::size() - 1;
@@ -141,7 +145,8 @@ class SeveralWarps : public Times {
 #endif
   }
 
-  // The keys of all warps, which meet in the first one's room; `free` is where their stages were. `step` is that of the words.
+  // The keys of all warps, which meet in the first one's room; `free` is where their stages were.
+  // `step` is that of the words.
   template <class Keys>
   __device__ void order(Keys& best, float step, Key* free, Chosen& chosen) const {
     static_assert(kRankedKeys <= Keys::kRoom);
@@ -160,7 +165,8 @@ class SeveralWarps : public Times {
   }
 
  private:
-  // The keys of the block's warps side by side, if they are so many at most; else their largest. How many.
+  // The keys of the block's warps side by side, if they are so many at most; else their
+  // largest. How many.
   template <class Keys>
   __device__ int gather(Keys& best, Key* all, int most) const {
     best.keep();
@@ -237,7 +243,8 @@ class SeveralWarps : public Times {
     return all;
   }
 
-  // Many are alike: the first warp takes others' keys one list after the other. each(take) calls take(keys, n) with those.
+  // Many are alike: the first warp takes others' keys one list after the other. each(take) calls
+  // take(keys, n) with those.
   template <class Keys, class Each>
   __device__ int cut_all(Keys& best, Each each) const {
     if (index() == 0) {

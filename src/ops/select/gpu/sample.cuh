@@ -1,4 +1,5 @@
-// What every way to draw a token has in common: a row's options, who wins among candidates, what is written.
+// What every way to draw a token has in common: a row's options, who wins among candidates,
+// what is written.
 #pragma once
 
 #include "merge/warp_rows.cuh"
@@ -64,7 +65,8 @@ struct OwnNoise {
   __device__ Gumbel of(int, unsigned token) const { return Gumbel(noise.of(token)); }
 };
 
-// The same by the block's other warps, while the first one filters. It waits for them, and they for nobody: a barrier with a number.
+// The same by the block's other warps, while the first one filters. It waits for them, and they for
+// nobody: a barrier with a number.
 struct OthersNoise {
   static constexpr bool kEarly = false;
   Noise noise;
@@ -83,8 +85,9 @@ struct OthersNoise {
   __device__ Gumbel of(int place, unsigned) const { return of_candidates[place]; }
 };
 
-// Which of the sorted keys wins among those that the filters leave; 0 where these are more than there are, which cannot be if
-// `all` that top_k leaves are there. By one warp: the candidates are few, and nobody has to wait for another.
+// Which of the sorted keys wins among those that the filters leave; 0 where these are more than
+// there are, which cannot be if `all` that top_k leaves are there. By one warp: the candidates are
+// few, and nobody has to wait for another.
 template <class NoiseOf>
 __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, float factor,
                                     const Chosen& chosen, bool all) {
@@ -93,8 +96,8 @@ __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, floa
   const int count = chosen.count;
   const auto lane = static_cast<int>(threadIdx.x);
   if (draw.top_k > 0 && draw.top_p < 1 && !all) return 0;  // a part of what nobody knows
-  // Some neighbours each, two at a time, so that what one waits for the other does, too. Most lanes have no more than the first
-  // two.
+  // Some neighbours each, two at a time, so that what one waits for the other does, too. Most lanes
+  // have no more than the first two.
   const int each = (count + 2 * kWarp - 1) / (2 * kWarp) * 2;
   const int begin = min(lane * each, count);
   const int end = min(begin + each, count);

@@ -1,11 +1,11 @@
 // sample/gpu_guess: a token of each of a few long rows, with a top_k for all of them.
 //
-// Idea    candidates come as gpu_guess's do, as many as top_k; one warp filters them, the others work out their noise, and
-//         the rest race.
+// Idea    candidates come as gpu_guess's do, as many as top_k; one warp filters them, the others
+//         work out their noise, and the rest race.
 // Versus  sample_stream.cu: a cluster a row in place of a warp or a few.
 // Bytes   x once, or, where a guess is wrong, twice.
-// Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows that fit; f32, f16, bf16;
-//         dense rows, a positive scale.
+// Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows
+//         that fit; f32, f16, bf16; dense rows, a positive scale.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/guess.cuh"

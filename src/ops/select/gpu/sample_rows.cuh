@@ -15,7 +15,8 @@ struct SampleShared {
   Key winner;  // among the candidates; 0 where they are not enough
 };
 
-// Among so many that no list has them: those from the limits of the filters on. All memory of the launch is free.
+// Among so many that no list has them: those from the limits of the filters on. All memory of
+// the launch is free.
 template <class Row>
 __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int cols,
                                          State<float> state, SampleShared& shared) {
@@ -26,7 +27,8 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
   const Search<Row> search(shared.search, free, row, cols, state.m, false);
   const float least =
       draw.min_p > 0 ? state.m + static_cast<float>(log(draw.min_p)) : minus_infinity<float>();
-  // Weights of 1, or a probability's of those from the limit of top_k on: one search is compiled for both.
+  // Weights of 1, or a probability's of those from the limit of top_k on: one search is
+  // compiled for both.
   Key limit = 0;
   bool counts = true;
   const auto weigh = [&](float x, unsigned index) {

@@ -1,10 +1,12 @@
 // sample/gpu_stream: a token of each of many long rows, with a top_k for all of them.
 //
-// Idea    candidates come as gpu_stream's do, as many as top_k; one warp filters them and lets the rest race.
-// Versus  sample.cu: rows stream through warps in place of blocks that wait at every stage, and there are always enough
-//         candidates, so that no row is read again.
+// Idea    candidates come as gpu_stream's do, as many as top_k; one warp filters them and
+//         lets the rest race.
+// Versus  sample.cu: rows stream through warps in place of blocks that wait at every stage, and
+//         there are always enough candidates, so that no row is read again.
 // Bytes   x once.
-// Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16, bf16; dense rows, a positive scale.
+// Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16,
+//         bf16; dense rows, a positive scale.
 // Proof   `onepass verify`, tests/gpu/choose_gpu_test.cpp; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/sample.cuh"

@@ -1,5 +1,5 @@
-// The key from which on a row's elements come to a weight, by a block that reads the row a few times: for what is
-// wanted of a row that is more than candidates can be.
+// The key from which on a row's elements come to a weight, by a block that reads the row a few
+// times: for what is wanted of a row that is more than candidates can be.
 #pragma once
 
 #include "merge/warp_rows.cuh"
@@ -8,8 +8,8 @@
 
 namespace onepass::ops::topk {
 
-// What threads before this one bring, and all of them. By a whole block; the slots are free again afterwards. Called, not
-// inlined: instructions that are met once have to be fetched, too.
+// What threads before this one bring, and all of them. By a whole block; the slots are free again
+// afterwards. Called, not inlined: instructions that are met once have to be fetched, too.
 struct Prefix {
   double before, all;
 };
@@ -30,7 +30,8 @@ static __device__ __noinline__ Prefix prefix_of(double mine,
   return prefix;
 }
 
-// body(x, index) for every element, or those above −inf, by a block; several are on their way at once.
+// body(x, index) for every element, or those above −inf, by a block; several are on
+// their way at once.
 template <class Row, class Body>
 __device__ inline void each_element(const Row& row, int cols, bool all, Body body) {
   const auto thread = static_cast<int>(threadIdx.x);
@@ -119,11 +120,13 @@ class Search {
     return BlockFold<Add<double>>(shared_.sums).all(mine);
   }
 
-  // The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest where there is not
-  // so much. weigh(x, index) is not negative, and all of them times `unit` come to less than 2^32.
+  // The largest limit so that the weights of all keys from it on come to `wanted`, or the lowest
+  // where there is not so much. weigh(x, index) is not negative, and all of them times `unit` come
+  // to less than 2^32.
   //
-  // One read puts the weights into bins, of z at first and of keys in a narrower range then, which finds the bin that has
-  // the limit but for rounding. The next takes the bin's keys, and adds up exactly what is above them.
+  // One read puts the weights into bins, of z at first and of keys in a narrower range then, which
+  // finds the bin that has the limit but for rounding. The next takes the bin's keys, and adds up
+  // exactly what is above them.
   template <class Weigh>
   __device__ Key from(double wanted, float unit, Weigh weigh) const {
     bool whole = true;
@@ -178,7 +181,8 @@ class Search {
     return min(max(0, __float2int_rz((m_ - row_.z(x)) * kBinsOfUnit)), kBins - 1);  // of a NaN: 0
   }
 
-  // What falls into a bin. Bins do not rise with x, so the least word of a bin, and of the one before, can be bisected.
+  // What falls into a bin. Bins do not rise with x, so the least word of a bin, and of the one
+  // before, can be bisected.
   __device__ KeyRange range_of_logits(int bin) const {
     const auto least_word = [&](int b) {
       unsigned low = ordered(minus_infinity<float>());
@@ -196,8 +200,8 @@ class Search {
     return {bin == kBins - 1 ? 0 : least_word(bin), bin == 0 ? ~Key{0} : least_word(bin - 1)};
   }
 
-  // By weights that are rounded to units; bin_of(x, index) may be one of the two that are none. The last where there is
-  // not enough.
+  // By weights that are rounded to units; bin_of(x, index) may be one of the two that are none. The
+  // last where there is not enough.
   template <class BinOf, class Weigh>
   __device__ int bin_of_limit(double wanted, float unit, int last, BinOf bin_of,
                               Weigh weigh) const {

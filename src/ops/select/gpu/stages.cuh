@@ -1,5 +1,6 @@
-// A part of a row in shared memory, a stage at a time: the copy engine brings the next one while the block looks at
-// this one. Rows that take more than a copy, and GPUs without the engine, have each thread bring its own packs.
+// A part of a row in shared memory, a stage at a time: the copy engine brings the next one while
+// the block looks at this one. Rows that take more than a copy, and GPUs without the engine, have
+// each thread bring its own packs.
 #pragma once
 
 #include "core/cuda/mbarrier.cuh"
@@ -17,8 +18,8 @@ class Stages {
   using Tile = Held[P];
   static_assert(P * sizeof(Held) <= gpu_choose::tile_bytes(P));
 
-  // By a whole block, for packs [begin, end) of a row, with memory for two stages, or one if that is all or if threads
-  // bring them. A barrier must come before the first is taken.
+  // By a whole block, for packs [begin, end) of a row, with memory for two stages, or one if that
+  // is all or if threads bring them. A barrier must come before the first is taken.
   __device__ Stages(Mbarrier (&full)[kSlots], std::byte* memory, const Row& row, int begin, int end)
       : full_(full), memory_(reinterpret_cast<Held*>(memory)), row_(row), begin_(begin), end_(end) {
     if constexpr (kCopies) {

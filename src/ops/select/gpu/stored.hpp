@@ -1,4 +1,5 @@
-// The types that rows to choose from are stored in, and the kernels that have a file for each of them, in types/.
+// The types that rows to choose from are stored in, and the kernels that have a file for each of
+// them, in types/.
 #pragma once
 
 #include "onepass/status.hpp"

@@ -1,9 +1,9 @@
 // topk/gpu_stream: many long rows, a warp each, or a few, or the warps of a cluster.
 //
-// Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of 512 groups' maxima.
-//         Between its first stage and its last a warp waits for nobody.
-// Versus  gpu_block: as many warps as fill the GPU in place of blocks that would come in rounds, and wait for each other
-//         at every stage.
+// Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of
+//         512 groups' maxima. Between its first stage and its last a warp waits for nobody.
+// Versus  gpu_block: as many warps as fill the GPU in place of blocks that would come in rounds,
+//         and wait for each other at every stage.
 // Bytes   x once.
 // Limits  K up to 256; f32, f16, bf16; dense rows, a positive scale and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.

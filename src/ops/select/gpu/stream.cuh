@@ -12,8 +12,8 @@ namespace onepass::ops::topk {
 template <class In>
 using StreamRow = ChooseRow<In, In, gpu_choose::kStreamPacks>;
 
-// A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs, two stages ahead, and waits
-// for nobody else's.
+// A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs,
+// two stages ahead, and waits for nobody else's.
 template <class Row, class Warps>
 class LaneStages {
  public:
@@ -64,7 +64,8 @@ class LaneStages {
   // Packs from the lane's first of the stage to the end of the row.
   __device__ int left(int c) const { return row_.packs() - first(c) - thread(); }
 
-  // Stages are asked for one after the other: where the next one is need not be worked out from its number each time.
+  // Stages are asked for one after the other: where the next one is need not be worked out from its
+  // number each time.
   __device__ void ask(int c) {
     Held* to = memory_ + c % kSlots * kSize;
     if (left_ > kSize - kWarp) {
@@ -88,8 +89,9 @@ class LaneStages {
   int left_;          // and how many there are from it to the end of the row
 };
 
-// The State of what a thread has seen. A sum is of powers against what was the largest when it was begun: it goes on while
-// nothing is far above that, and not for so long that its rounding would add up.
+// The State of what a thread has seen. A sum is of powers against what was the largest when
+// it was begun: it goes on while nothing is far above that, and not for so long that its
+// rounding would add up.
 template <class Row>
 class RunningState {
  public:

@@ -64,17 +64,17 @@ constexpr bool fits_stream(const Problem& p, const Machine& m, int warps, int sp
 constexpr std::int64_t stream_stages(const Problem& p) {
   return ceil_div(packs(p), kWarp * kStreamPacks);
 }
-// Whether a processor has memory for so many of a plan's blocks. What a kernel declares and what the system keeps of each
-// count, too; a block may have all but the latter.
+// Whether a processor has memory for so many of a plan's blocks. What a kernel declares and what
+// the system keeps of each count, too; a block may have all but the latter.
 constexpr bool fit_together(const StreamLaunch& launch, std::int64_t blocks, const Machine& m) {
   constexpr std::int64_t kBeside = 128 + 1024;
   const auto each = static_cast<std::int64_t>(launch.shared_bytes) + kBeside;
   return blocks * each <= m.gpu.block_shared + 1024;
 }
 
-// Clusters of two for rows that would leave half of the processors idle, of four where three in four would be. A warp that
-// has a stage or two waits longer for the others than it would read; but for a large K all threads of a large block are to
-// have a word of what was shown each.
+// Clusters of two for rows that would leave half of the processors idle, of four where three in
+// four would be. A warp that has a stage or two waits longer for the others than it would read; but
+// for a large K all threads of a large block are to have a word of what was shown each.
 inline StreamLaunch stream_cluster(const Problem& p, const Machine& m) {
   const std::int64_t stages = stream_stages(p);
   const auto warps = [&](int split) {
@@ -87,8 +87,9 @@ inline StreamLaunch stream_cluster(const Problem& p, const Machine& m) {
   return stream_of(p, warps(split), split);
 }
 
-// As many warps a row as a processor has room for, all its rows at once. One has two thousand columns at least where they are eight or
-// more; where half of the room is taken by rows with a warp each, a second one has to be worth meeting.
+// As many warps a row as a processor has room for, all its rows at once. One has two thousand
+// columns at least where they are eight or more; where half of the room is taken by rows with a
+// warp each, a second one has to be worth meeting.
 inline StreamLaunch stream(const Problem& p, const Machine& m) {
   if (2 * p.rows <= m.gpu.processors && fits_stream(p, m, kStreamsAtOnce, kMostStreamCluster)) {
     if (const StreamLaunch launch = stream_cluster(p, m); fits(launch, m)) return launch;

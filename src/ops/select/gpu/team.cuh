@@ -1,5 +1,5 @@
-// The blocks of a row, in a cluster or all over the GPU, and how the one that answers comes to have what all of
-// them selected.
+// The blocks of a row, in a cluster or all over the GPU, and how the one that answers comes to have
+// what all of them selected.
 #pragma once
 
 #include "merge/cluster.cuh"
@@ -9,9 +9,9 @@
 
 namespace onepass::ops::topk {
 
-// Where the blocks of a row leave what they selected: segments of a key that counts and so many keys. In a
-// cluster they are in the first block's shared memory; on the grid in the workspace, which has for each row a
-// ticket, and for each part a tally and a segment.
+// Where the blocks of a row leave what they selected: segments of a key that counts and so many
+// keys. In a cluster they are in the first block's shared memory; on the grid in the workspace,
+// which has for each row a ticket, and for each part a tally and a segment.
 struct Meeting {
   std::byte* workspace = nullptr;
   int parts = 1;  // of the grid: blocks a row
@@ -98,9 +98,10 @@ class Team {
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
   __device__ static int warps() { return threads() / kWarp; }
 
-  // Leaves the warp's tally where the row is answered, and raises the limit by the largest that the row's threads
-  // have seen. In a cluster of n blocks n neighbours of a block bring one value, so that every block gets one for
-  // each of its threads: a lane sends its group's to one of the blocks.
+  // Leaves the warp's tally where the row is answered, and raises the limit by the largest that
+  // the row's threads have seen. In a cluster of n blocks n neighbours of a block bring one
+  // value, so that every block gets one for each of its threads: a lane sends its group's to
+  // one of the blocks.
   __device__ void hear(BestKeys& best, const Tally& mine, float largest) const {
     const int lane = thread() % kWarp;
     const Tally tally = group_fold(mine, MergeTallies(), kWarp);
@@ -145,8 +146,8 @@ class Team {
     return group_fold(total, MergeTallies(), kWarp);
   }
 
-  // What comes after the row is read, for all ways to read it: called, not inlined, and with copies, so that
-  // nobody's registers have to be in memory for it.
+  // What comes after the row is read, for all ways to read it: called, not inlined, and with
+  // copies, so that nobody's registers have to be in memory for it.
   __device__ __noinline__ static Chosen meet(Team team, BestKeys best) {
     assume_shared(&team.shared_);
     assume_shared(team.memory_.tallies);

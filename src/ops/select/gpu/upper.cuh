@@ -1,4 +1,5 @@
-// What at least K elements of a short row reach, by the lanes that hold it: of a few lists' largest elements the K-th.
+// What at least K elements of a short row reach, by the lanes that hold it: of a few lists' largest
+// elements the K-th.
 #pragma once
 
 #include "merge/warp.cuh"
@@ -51,8 +52,8 @@ struct Upper {
   float largest, limit;
 };
 
-// Of eight lanes that have four numbers each. The limit is the eighth largest, or a little less, as of two lanes only the four
-// largest count: 61 minima and maxima in place of 81.
+// Of eight lanes that have four numbers each. The limit is the eighth largest, or a little less, as
+// of two lanes only the four largest count: 61 minima and maxima in place of 81.
 __device__ inline Upper upper_eight(const float (&mine)[4]) {
   float four[4] = {mine[0], mine[1], mine[2], mine[3]};
   order(four[0], four[1]);

@@ -1,9 +1,11 @@
 // topk/gpu_warp: short rows, eight lanes or a warp each.
 //
-// Idea    the row in the registers of a few lanes, as gate.cu has it, with a target's place beside it.
+// Idea    the row in the registers of a few lanes, as gate.cu has it, with a target's
+//         place beside it.
 // Versus  gpu_block: no block, no barrier.
 // Bytes   x once.
-// Limits  up to 1024 columns, K up to 32; f32, f16, bf16; any stride, a positive scale and a temperature.
+// Limits  up to 1024 columns, K up to 32; f32, f16, bf16; any stride, a positive scale
+//         and a temperature.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/answer.cuh"

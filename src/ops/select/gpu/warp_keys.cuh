@@ -1,4 +1,5 @@
-// The K largest of a row that one warp reads, in shared memory of the warp: what best.cuh is for a block, without barriers.
+// The K largest of a row that one warp reads, in shared memory of the warp: what best.cuh is for a
+// block, without barriers.
 #pragma once
 
 #include "core/cuda/shared.cuh"
@@ -12,12 +13,12 @@
 
 namespace onepass {
 
-// An element is offered where its key is above the limit: at least K keys that are not below it are known to be there. What
-// raises the limit: of the largest elements that groups of the row have shown, the K-th; and, where a lane has no
-// room left, the keys themselves.
+// An element is offered where its key is above the limit: at least K keys that are not below it are
+// known to be there. What raises the limit: of the largest elements that groups of the row have
+// shown, the K-th; and, where a lane has no room left, the keys themselves.
 //
-// A lane puts down what it finds itself. Its i-th key is at 32 i + lane, so that lanes with as many keys have them side by
-// side.
+// A lane puts down what it finds itself. Its i-th key is at 32 i + lane, so that lanes with as many
+// keys have them side by side.
 template <int Each>
 class WarpKeys {
  public:
@@ -56,8 +57,9 @@ class WarpKeys {
   }
   __device__ int k() const { return k_; }
 
-  // A lane's elements above the limit, a bit each, in two words of which one is taken at a time: what these wait for they wait
-  // for together. The limit may rise on the way: what is below it then goes later.
+  // A lane's elements above the limit, a bit each, in two words of which one is taken at a time:
+  // what these wait for they wait for together. The limit may rise on the way: what is below it
+  // then goes later.
   template <class KeyOfBit>
   __device__ void offer(unsigned (&bits)[2], KeyOfBit key_of_bit) {
     for (;;) {
@@ -121,7 +123,8 @@ class WarpKeys {
     set_own(kept.own);
   }
 
-  // Of those that lie side by side the largest, in order, at `to`, with room for kOrdered a lane; how many.
+  // Of those that lie side by side the largest, in order, at `to`, with room for kOrdered
+  // a lane; how many.
   __device__ int order(Key* to) const {
     __syncwarp();
     const int n = count();

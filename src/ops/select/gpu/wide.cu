@@ -1,9 +1,9 @@
 // topk/gpu_wide: the K largest of float64 rows, and the experts of float64 scores.
 //
-// Idea    a block a row: eight bits of the K-th largest at a time, from the highest down, until the elements from there
-//         on are K. These go to the workspace and are put in order.
-// Versus  gpu_sort: values of 64 bits have no room beside their index in one word. One kernel for all, and no
-//         candidates.
+// Idea    a block a row: eight bits of the K-th largest at a time, from the highest down, until the
+//         elements from there on are K. These go to the workspace and are put in order.
+// Versus  gpu_sort: values of 64 bits have no room beside their index in one word. One kernel for
+//         all, and no candidates.
 // Bytes   x four to ten times, from L2 where it stays there; K pairs log² K times.
 // Limits  f64; every option of the row ops.
 // Proof   `onepass verify`; workloads/test_topk_f64.txt.
@@ -76,7 +76,8 @@ class WideRow {
   static constexpr int kBits = 8;
   static_assert(gpu_choose::kWideDigits == 1 << kBits);
 
-  // What has a place: words from `word` on, but of those that are it, where they are too many, the first `equal`.
+  // What has a place: words from `word` on, but of those that are it, where they are too many,
+  // the first `equal`.
   struct Limit {
     Word word;
     unsigned equal;

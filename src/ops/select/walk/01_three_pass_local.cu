@@ -1,10 +1,10 @@
 // topk/01_three_pass_local: maximum, sum, and the sixteen largest of every thread's slice.
 //
-// Idea    a thread keeps its sixteen largest in registers; one thread puts them all through a heap of K. Where a
-//         list was too short, its thread looks for its next sixteen.
+// Idea    a thread keeps its sixteen largest in registers; one thread puts them all through a heap
+//         of K. Where a list was too short, its thread looks for its next sixteen.
 // Versus  00_unfused: no probabilities in memory, and the candidates in one pass in place of K.
-// Bytes   x three times, the second and third time from a cache if it stays there; once more for every sixteen
-//         of the K largest that lie in one thread's slice.
+// Bytes   x three times, the second and third time from a cache if it stays there; once more for
+//         every sixteen of the K largest that lie in one thread's slice.
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.
 

@@ -1,7 +1,8 @@
 // topk/02_warp_merge: the lists become one by shuffles.
 //
-// Idea    K times the 32 lanes of a warp show the largest that they have left, five exchanges say whose is the
-//         largest of all, and that lane goes on to its next. The warps' lists are merged the same way.
+// Idea    K times the 32 lanes of a warp show the largest that they have left, five exchanges say
+//         whose is the largest of all, and that lane goes on to its next. The warps' lists are
+//         merged the same way.
 // Versus  01_three_pass_local: the merge. All warps work at once, and what comes out is in order.
 // Bytes   as 01_three_pass_local.
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.

@@ -1,7 +1,8 @@
 // topk/03_online_single_pass: state and candidates in one read.
 //
 // Idea    an element is merged into the thread's state and offered to its list while it is at hand.
-// Versus  02_warp_merge: one pass in place of three, and two exponentials an element in place of one.
+// Versus  02_warp_merge: one pass in place of three, and two exponentials an element
+//         in place of one.
 // Bytes   x once; once more for every sixteen of the K largest that lie in one thread's slice.
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`, with fill=clustered for the lists; numbers: docs/walk/topk.md.

@@ -1,8 +1,10 @@
-// The largest keys of a thread's slice in its registers, and how to go on where sixteen are too few.
+// The largest keys of a thread's slice in its registers, and how to go on where
+// sixteen are too few.
 //
-// A full list forgets the smallest of what it meets. If the least key that it kept is not above the K-th largest
-// that is known of the row, nothing that it forgot is among the K largest. If it is, the thread looks at its slice
-// again, for the sixteen that come next. After K / 16 rounds there can be no more.
+// A full list forgets the smallest of what it meets. If the least key that it kept is not above
+// the K-th largest that is known of the row, nothing that it forgot is among the K largest. If it
+// is, the thread looks at its slice again, for the sixteen that come next. After K / 16 rounds
+// there can be no more.
 #pragma once
 
 #include "ops/select/walk/launch.cuh"
@@ -40,7 +42,8 @@ class TopList {
     });
   }
 
-  // Largest first; 0 where there is none. `i` must be known to the compiler: registers have no index.
+  // Largest first; 0 where there is none. `i` must be known to the compiler:
+  // registers have no index.
   __device__ Key at(int i) const { return keys_[i]; }
   __device__ Key largest() const { return keys_[0]; }
   __device__ Key least() const { return keys_[kKeys - 1]; }
@@ -60,8 +63,8 @@ class TopList {
   Key keys_[kKeys];
 };
 
-// The limit below which a thread has to look again, `least` being what it kept last and `of_row` the K-th largest
-// that is known of the row.
+// The limit below which a thread has to look again, `least` being what it kept last and `of_row`
+// the K-th largest that is known of the row.
 __device__ inline Key rest_below(Key least, Key of_row) { return least > of_row ? least : kNoKeys; }
 
 }  // namespace onepass::ops::topk

@@ -43,9 +43,10 @@ ONEPASS_FORCED void StoreSome(D d, hn::Vec<D> v, Stored* p, size_t count) {
 // The states of `count` rows side by side, at most a vector of them. A function of its own: one
 // for all types that y may have.
 //
-// Long sums stay exact: a strip is summed in short runs, and what adding strips rounds off is kept. Strips are weighed
-// against a reference that rises only when the maximum leaves it by more than 1: a maximum that creeps would round the
-// sum at every strip, while errors that a factor of e lies between fade as fast as they come.
+// Long sums stay exact: a strip is summed in short runs, and what adding strips rounds off is kept.
+// Strips are weighed against a reference that rises only when the maximum leaves it by more than 1:
+// a maximum that creeps would round the sum at every strip, while errors that a factor of e lies
+// between fade as fast as they come.
 template <class D, class In>
 HWY_NOINLINE void FoldLanes(D d, const In* x, int64_t x_stride, int64_t cols, size_t count,
                             LaneState<hn::Vec<D>>& row) {

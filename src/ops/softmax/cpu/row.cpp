@@ -1,7 +1,7 @@
 // softmax/cpu_row, cpu_split: softmax, log_softmax and logsumexp over tiles that stay in L1.
 //
-// Idea    a tile folds to one State, tiles merge to the row's; softmax keeps exp(z − tile maximum), or,
-//         of long rows, exp(z − a reference), in cache on the way, so that the finish is one
+// Idea    a tile folds to one State, tiles merge to the row's; softmax keeps exp(z − tile maximum),
+//         or, of long rows, exp(z − a reference), in cache on the way, so that the finish is one
 //         multiplication an element.
 // Versus  cpu_serial: the same fold with a vector of lanes, a tile and a team in place of one
 //         element at a time.
@@ -203,7 +203,8 @@ class RowOverlap {
 
  private:
   static constexpr int64_t kStreams = 6;
-  // Of fewer columns they would be over before the hardware follows them. One stream goes on in the next row.
+  // Of fewer columns they would be over before the hardware follows them. One stream goes on
+  // in the next row.
   static constexpr int64_t kStreamsFrom = 8 * kTile;
   static_assert(kGrain % (kPack * hn::MaxLanes(D())) == 0, "a grain is a number of packs");
 
@@ -362,7 +363,8 @@ template <class T>
 void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   switch (args.op) {
     case Op::softmax:
-      // (HWY_SCALAR has no vectors to stream, and rows of float64 are too rare for code of their own.)
+      // (HWY_SCALAR has no vectors to stream, and rows of float64 are too rare for
+      // code of their own.)
       if constexpr (HWY_TARGET != HWY_SCALAR && std::is_same_v<T, float>) {
         if (launch.resident && launch.streaming && launch.split == 1 && args.logits.whole_rows() &&
             args.space.cols >= 2 * kTile) {

@@ -4,7 +4,8 @@
 //         is found out once for all rows, and the loop holds nothing but loads, exp and stores.
 // Versus  cpu_row: the same fold of one tile, without options, ranges, tiles or dtype switches.
 // Bytes   x once and y once.
-// Limits  softmax and log_softmax without options, dense rows, at most kShortCols elements, computed in float32.
+// Limits  softmax and log_softmax without options, dense rows, at most kShortCols elements,
+//         computed in float32.
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
@@ -69,7 +70,8 @@ ONEPASS_FORCED void RegisterRow(const In* x, Out* y, size_t cols) {
         : StoreTail(d, e[K - 1], y + (K - 1) * lanes, last);
 }
 
-// A row that takes more registers than there are: its weights wait in L1, its logits where they are.
+// A row that takes more registers than there are: its weights wait in L1, its
+// logits where they are.
 template <bool Log, class In, class Out>
 ONEPASS_FORCED void CachedRow(const In* x, Out* y, size_t cols) {
   HWY_ALIGN float weights[kShortCols + kGrain];

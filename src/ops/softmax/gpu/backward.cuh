@@ -1,4 +1,5 @@
-// The gradients of softmax and log_softmax of one row: the fold is a sum. y and dy are read once each.
+// The gradients of softmax and log_softmax of one row: the fold is a sum. y and dy
+// are read once each.
 #pragma once
 
 #include "merge/operators.hpp"
@@ -77,8 +78,8 @@ class DensePair {
   bool paired_;  // a pack of y and one of dy hold the same columns
 };
 
-// With any options. Where a logit is hidden it has no say in the gradient: its terms are 0, whatever
-// lies there.
+// With any options. Where a logit is hidden it has no say in the gradient: its terms are 0,
+// whatever lies there.
 template <class In>
 class AnyPair {
  public:

@@ -1,10 +1,12 @@
-// softmax/gpu_backward_group: the gradients of softmax and log_softmax, short rows, a few lanes each.
+// softmax/gpu_backward_group: the gradients of softmax and log_softmax, short rows,
+// a few lanes each.
 //
-// Idea    the forward's kernel with a sum for a state: y and dy stay on chip between the sum and the
-//         gradient.
+// Idea    the forward's kernel with a sum for a state: y and dy stay on chip between the sum
+//         and the gradient.
 // Versus  gpu_group: another Row.
 // Bytes   y and dy once, dx once.
-// Limits  rows that a warp holds in registers; every dtype and option, y and dy f64 both or neither.
+// Limits  rows that a warp holds in registers; every dtype and option, y and dy f64
+//         both or neither.
 // Proof   `onepass verify`; numbers: results/.
 
 #include "ops/softmax/gpu/backward.cuh"

@@ -1,5 +1,5 @@
-// softmax, log_softmax and logsumexp of one row. The three differ in what they write, so the call says
-// which it is; stored types are compiled in. Out = void is the row with any options.
+// softmax, log_softmax and logsumexp of one row. The three differ in what they write, so the call
+// says which it is; stored types are compiled in. Out = void is the row with any options.
 #pragma once
 
 #include "merge/operators.hpp"

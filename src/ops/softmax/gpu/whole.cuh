@@ -1,6 +1,7 @@
-// softmax and log_softmax of rows that begin and end with a pack, as most do: no edges, one op compiled in, and one
-// exponential an element. Rows of a few thousand elements take as long as their instructions; without the rest they take
-// as long as a copy. Which calls they take: gpu_rows::takes_whole.
+// softmax and log_softmax of rows that begin and end with a pack, as most do: no edges, one op
+// compiled in, and one exponential an element. Rows of a few thousand elements take as long as
+// their instructions; without the rest they take as long as a copy. Which calls they take:
+// gpu_rows::takes_whole.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
@@ -29,8 +30,8 @@ class WholeRow {
   __device__ static Held hold(const Stored& stored, int, int) { return stored; }
   __device__ static Stored nothing() { return DenseLogits<T>::nothing(); }
 
-  // Of a thread's packs what is written of them, but for what only the row's total tells: exp(z − m), m being their own
-  // maximum, or z − m.
+  // Of a thread's packs what is written of them, but for what only the row's total tells: exp(z −
+  // m), m being their own maximum, or z − m.
   template <int P>
   struct Kept {
     float m;
@@ -79,7 +80,8 @@ class WholeRow {
   }
 
  private:
-  // What takes a thread's values to the row's: a factor, or a term. A row of −inf alone has a sum of 0.
+  // What takes a thread's values to the row's: a factor, or a term. A row of −inf
+  // alone has a sum of 0.
   __device__ static float last_step(float m, const Partial& total) {
     if (!Logs) return factor(total, m);
     return (shift(m) - shift(total.m)) - (total.d == 0 ? 0 : log(total.d));

@@ -1,6 +1,7 @@
 // softmax/02_shared: one block a row, the states folded as a tree in shared memory.
 //
-// Idea    log2(threads) steps in place of one a thread; any number of warps, not only powers of two.
+// Idea    log2(threads) steps in place of one a thread; any number of warps, not
+//         only powers of two.
 // Versus  01_block_serial: the fold. The slices and the finish are the same.
 // Bytes   x three times, y once; the second and third time a row comes out of a cache.
 // Limits  rows at one stride, one dtype, no options.

@@ -1,9 +1,9 @@
 // softmax/05_online: maximum and sum in one pass.
 //
-// Idea    the merge itself, an element at a time: the sum so far shrinks whenever the maximum grows.
-//         No branch, and a −inf is merged like any other element.
-// Versus  04_warp_shuffle: one pass and one fold before the finish in place of two of each; paid for
-//         with two exponentials an element, one for each side of the merge.
+// Idea    the merge itself, an element at a time: the sum so far shrinks whenever the maximum
+//         grows. No branch, and a −inf is merged like any other element.
+// Versus  04_warp_shuffle: one pass and one fold before the finish in place of two of each; paid
+//         for with two exponentials an element, one for each side of the merge.
 // Bytes   x twice, y once.
 // Limits  rows at one stride, one dtype, no options; any alignment.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.

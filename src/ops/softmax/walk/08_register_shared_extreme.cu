@@ -4,8 +4,8 @@
 //         nothing overlaps: it loads, then computes, then stores.
 // Versus  07_register_shared_medium: registers first, and shared memory to the limit.
 // Bytes   x once, y once.
-// Limits  as many columns as 128 KB of registers and the block's shared memory hold (an H200: 90,621
-//         of f32); rows at one stride, one dtype, no options; any alignment.
+// Limits  as many columns as 128 KB of registers and the block's shared memory hold (an H200:
+//         90,621 of f32); rows at one stride, one dtype, no options; any alignment.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 //
 // The kernel is on_chip.cuh's, which both steps launch.

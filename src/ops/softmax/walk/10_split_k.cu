@@ -1,9 +1,10 @@
 // softmax/10_split_k: a row over many blocks, in two launches.
 //
-// Idea    the merge one level higher: each block folds a chunk and leaves its state in the workspace;
-//         the next launch merges a row's states and writes.
+// Idea    the merge one level higher: each block folds a chunk and leaves its state in the
+//         workspace; the next launch merges a row's states and writes.
 // Versus  09_two_pass_vector: few long rows fill the whole GPU, not one SM each.
-// Bytes   x twice, y once, and 8 bytes a chunk. The second read comes from L2 if all of x fits there.
+// Bytes   x twice, y once, and 8 bytes a chunk. The second read comes from L2 if all
+//         of x fits there.
 // Limits  rows at one stride, one dtype, no options; any alignment.
 // Proof   `onepass verify`; numbers: docs/walk/softmax.md.
 

@@ -1,5 +1,6 @@
-// What was left of a row by all who saw some of its keys, as one: a block a row. An lse is a logit and the mean beside it
-// a value, so this is attention once more. Always in the same order, whoever was done first.
+// What was left of a row by all who saw some of its keys, as one: a block a row. An lse is a logit
+// and the mean beside it a value, so this is attention once more. Always in the same order,
+// whoever was done first.
 
 #include <cuda_runtime.h>
 
@@ -20,7 +21,8 @@ constexpr int kThreads = 256;
 constexpr int kMostGroups = 8;
 constexpr int kTogether = 8;  // values of a thread that are under way
 
-// Threads in groups of as many as a row has fours: each group sums every so-manieth value, and the first all groups.
+// Threads in groups of as many as a row has fours: each group sums every so-manieth value, and the
+// first all groups.
 struct JoinPlaces {
   Divisor queries, heads;  // of a row's number
   Divisor fours, groups;

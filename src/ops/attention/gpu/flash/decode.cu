@@ -1,10 +1,12 @@
 // attention/gpu_decode: a few queries against many keys.
 //
-// Idea    the rows of a kv head, all heads that share it together, fit into one tile of 16, so that a warp is enough
-//         for them. What the memory wants is many of these, each with its own keys on their way: the warps of a block
-//         take tiles of keys in turn and join what they found in shared memory. Where blocks are fewer than SMs, keys
-//         are cut into parts that a second launch joins.
-// Versus  flash_mma: the same kernel with one warp a team, which is what the memory wants when there is little to compute.
+// Idea    the rows of a kv head, all heads that share it together, fit into one tile of 16, so
+//         that a warp is enough for them. What the memory wants is many of these, each with its
+//         own keys on their way: the warps of a block take tiles of keys in turn and join what
+//         they found in shared memory. Where blocks are fewer than SMs, keys are cut into parts
+//         that a second launch joins.
+// Versus  flash_mma: the same kernel with one warp a team, which is what the memory wants when
+//         there is little to compute.
 // Bytes   k and v once; the parts' sums once more.
 // Limits  as flash_mma; up to 16 rows a kv head.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.

@@ -15,7 +15,8 @@ Status with_flash_dtype(const AttentionArgs& args, Launch launch) {
   return args.q.dtype == DType::bf16 ? launch(Type<BF16>{}) : launch(Type<F16>{});
 }
 
-// With tiles of as many keys as planned. What is not usual has the smaller ones: a kernel for it is long to compile.
+// With tiles of as many keys as planned. What is not usual has the smaller ones: a kernel for it is
+// long to compile.
 template <int Dim>
 Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaunch& planned) {
   constexpr attention_launch::FlashDims kDims = kFlashDims<Dim>;

@@ -1,5 +1,5 @@
-// Tiles of queries, keys and values on their way to shared memory: 16 bytes at a time, wherever they begin, in one piece or in
-// pages.
+// Tiles of queries, keys and values on their way to shared memory: 16 bytes at a time, wherever
+// they begin, in one piece or in pages.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ __device__ inline void fetch16(unsigned to, const Stored* from, bool there, bool
   store16(to, words[0], words[1], words[2], words[3]);
 }
 
-// How so many threads side by side copy a tile of rows: some neighbours a row, 16 bytes each, the others further rows.
+// How so many threads side by side copy a tile of rows: some neighbours a row, 16 bytes each, the
+// others further rows.
 template <int Columns, int Threads>
 struct CopyLanes {
   static constexpr int kChunks = Columns / 8;
@@ -112,8 +113,9 @@ class Tokens {
   bool checked_ = false;
 };
 
-// As load_keys, of tokens in one piece: an address is the last one's and a step. Without a loop where many threads share
-// the copies and run them often; a warp alone runs them once or twice, and waits for each instruction to come.
+// As load_keys, of tokens in one piece: an address is the last one's and a step. Without a loop
+// where many threads share the copies and run them often; a warp alone runs them once or twice, and
+// waits for each instruction to come.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                   int columns) {
@@ -133,7 +135,8 @@ __device__ inline void copy_piece(unsigned tile, const Tokens<Stored>& tokens, i
   }
 }
 
-// Rows of q, zeros past the last. Where a kv head has one head of q they are tokens one after the other.
+// Rows of q, zeros past the last. Where a kv head has one head of q they are tokens one
+// after the other.
 template <class Stored, int Columns, int Rows, int Threads>
 __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int first,
                                     bool aligned) {
@@ -154,7 +157,8 @@ __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int f
   });
 }
 
-// As load_keys, of pages that are all there: each lane of a warp looks one of its next rows up, and all lanes ask it.
+// As load_keys, of pages that are all there: each lane of a warp looks one of its next rows up, and
+// all lanes ask it.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void copy_pages(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                   int columns) {
@@ -185,8 +189,9 @@ __device__ inline void copy_pages(unsigned tile, const Tokens<Stored>& tokens, i
   }
 }
 
-// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. Where there is no page the words
-// are `lost`. How tokens lie is asked once, not for each 16 bytes: what is copied most has no branch.
+// Tokens from key `first` on, zeros from `end` on; of their columns there are so many. Where there
+// is no page the words are `lost`. How tokens lie is asked once, not for each 16 bytes: what is
+// copied most has no branch.
 template <class Stored, int Columns, int Keys, int Threads>
 __device__ inline void load_keys(unsigned tile, const Tokens<Stored>& tokens, int first, int end,
                                  int columns, unsigned lost, bool aligned) {

@@ -1,4 +1,5 @@
-// Flash attention by the tensor cores of one warp at a time: the kernel of flash_mma and gpu_decode.
+// Flash attention by the tensor cores of one warp at a time: the kernel of
+// flash_mma and gpu_decode.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
@@ -11,9 +12,9 @@
 
 namespace onepass::ops::attention {
 
-// A team: warps that share rows and keys. A block has one of several warps, or some of one warp each, all with the same
-// rows and with keys of their own. Dim is what q and k have, Columns what a block sums of v: all, but where their sums
-// would be too many for the registers.
+// A team: warps that share rows and keys. A block has one of several warps, or some of one warp
+// each, all with the same rows and with keys of their own. Dim is what q and k have, Columns what a
+// block sums of v: all, but where their sums would be too many for the registers.
 template <int Dim, int Columns, int Warps, int RowTiles, int Keys = attention_launch::kFlashKeys>
 struct Shape {
   static constexpr int kDim = Dim;
@@ -26,8 +27,8 @@ struct Shape {
   static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
   static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
-  // Of q, steps of 16 columns that stay in registers: where a warp has one tile of rows, shared memory is what it waits
-  // for, and no more of them fit.
+  // Of q, steps of 16 columns that stay in registers: where a warp has one tile of rows, shared
+  // memory is what it waits for, and no more of them fit.
   static constexpr int kHeld = !kAlone && Dim == 256 ? 6 : 0;
   static constexpr int kRows = Warps * RowTiles * 16;
   static constexpr int kKeys = Keys;
@@ -42,8 +43,8 @@ struct Shape {
                 sizeof(FoundThere) == attention_launch::found_bytes({Dim, Columns}, kRows));
 };
 
-// What a key whose page is not there has for words: those who see it get NaN by its score. Its value is 0, so that
-// nobody else does.
+// What a key whose page is not there has for words: those who see it get NaN by its score. Its
+// value is 0, so that nobody else does.
 inline constexpr unsigned kNaNs = 0xFFFFFFFFU;
 
 // Which rows a block has, and which part of their keys and columns.
@@ -66,8 +67,9 @@ ONEPASS_HD inline int row_tiles(int sharing, std::int64_t queries) {
   return (static_cast<int>(queries) * sharing + Shape::kRows - 1) / Shape::kRows;
 }
 
-// Clusters count, from the slowest: kv heads, tiles of rows of all sequences (those with the most keys first), parts of
-// the keys, and of the columns. Where sequences have lengths of their own there may be more of them than tiles.
+// Clusters count, from the slowest: kv heads, tiles of rows of all sequences (those with the most
+// keys first), parts of the keys, and of the columns. Where sequences have lengths of their own
+// there may be more of them than tiles.
 template <class Shape>
 __device__ inline bool place_of(const AttentionArgs& a, const Grid& grid, int index, Place& out) {
   out.column = index % Shape::kColumnParts * Shape::kColumns;
@@ -155,8 +157,8 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     load_v(last);
   }
   unsigned held[std::max(Shape::kHeld, 1)][4] = {};
-  // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that wait for each other
-  // anyway bring the values of a tile when its keys are here.
+  // Keys and values have one place each. A warp alone fills it again as soon as it can; warps that
+  // wait for each other anyway bring the values of a tile when its keys are here.
   const auto sync = [] { Shape::kAlone ? __syncwarp() : __syncthreads(); };
 #pragma unroll 1
   for (int tile = last; tile >= keys.begin; tile -= sharing) {

@@ -1,5 +1,5 @@
-// What warps found of the same rows among different keys, as one, through shared memory: their block's, or each other's
-// where they are blocks of a cluster.
+// What warps found of the same rows among different keys, as one, through shared memory: their
+// block's, or each other's where they are blocks of a cluster.
 #pragma once
 
 #include "core/weighted.hpp"
@@ -43,8 +43,8 @@ struct Found {
   }
 };
 
-// Four columns of a row, of all who found something of it, four(i) each: always in the same order, whoever was done
-// first. The loads of so many are under way together.
+// Four columns of a row, of all who found something of it, four(i) each: always in the same order,
+// whoever was done first. The loads of so many are under way together.
 template <int Together, class FourOf>
 __device__ inline FoundFour join_found(int finders, FourOf&& four) {
   FoundFour all{identity<float>(), {0, 0, 0, 0}};

@@ -1,4 +1,5 @@
-// The launches of flash attention by the tensor cores of one warp at a time, as pure functions of problem and machine.
+// The launches of flash attention by the tensor cores of one warp at a time, as pure functions of
+// problem and machine.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 namespace onepass::attention_launch {
 
-// The kernels of warps: tiles of so many keys against rows, which are the queries of a kv head with all the heads that
-// share it.
+// The kernels of warps: tiles of so many keys against rows, which are the queries of a kv head with
+// all the heads that share it.
 inline constexpr int kFlashKeys = 64;
 
 // What a kernel is compiled for: the dim of q and k, and the columns of v that a block sums.
@@ -51,8 +52,9 @@ struct FlashLaunch {
   bool operator==(const FlashLaunch&) const = default;
 };
 
-// Where a row's sums leave registers for the scores of twice as many keys, tiles have so many if there are enough of them, nobody
-// shares them and there is memory. Keys of all sequences side by side (`packed`) say nothing about any one of them.
+// Where a row's sums leave registers for the scores of twice as many keys, tiles have so many if
+// there are enough of them, nobody shares them and there is memory. Keys of all sequences side by
+// side (`packed`) say nothing about any one of them.
 constexpr bool can_double(FlashDims dims) { return dims.dim == 64 || dims.dim == 192; }
 constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool packed,
                              const FlashLaunch& launch, const Machine& m) {
@@ -61,7 +63,8 @@ constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool p
          flash_bytes(dims, rows, 2 * kFlashKeys) <= m.gpu.block_shared;
 }
 
-// And of what they leave there of their rows for each other: rows a little apart, so that their banks differ.
+// And of what they leave there of their rows for each other: rows a little apart, so that
+// their banks differ.
 inline constexpr int kFoundPadding = 8;
 
 constexpr int found_bytes(FlashDims dims, int rows) {
@@ -82,21 +85,23 @@ constexpr std::int64_t batch_rows(const AttentionFacts& a) {
   return a.heads * a.queries * (a.q_offsets ? 1 : a.batch);
 }
 
-// Blocks that run at a time in clusters of so many: GPCs do not all have the same number of SMs. On an H200, as
-// cudaOccupancyMaxActiveClusters says.
+// Blocks that run at a time in clusters of so many: GPCs do not all have the same number of SMs. On
+// an H200, as cudaOccupancyMaxActiveClusters says.
 constexpr std::int64_t clustered_blocks(std::int64_t blocks, int cluster) {
   return blocks * (110 - (cluster > 1 ? cluster : 0)) / 110 / cluster * cluster;
 }
 
-// Who shares the keys of a row: parts that are joined by a launch of their own, of each the blocks of a cluster.
+// Who shares the keys of a row: parts that are joined by a launch of their own, of each the
+// blocks of a cluster.
 struct Sharing {
   std::int64_t parts = 1;
   int cluster = 1;
 };
 
-// So that all SMs have something to do. A block has its tiles of keys, and something to begin with; what blocks found
-// has to be joined: blocks of a cluster join a share of the rows each, and parts leave all `rows` in memory. `busy`
-// blocks keep the GPU busy, `fit` run at a time, and each cuts its keys once more for `teams`.
+// So that all SMs have something to do. A block has its tiles of keys, and something to begin with;
+// what blocks found has to be joined: blocks of a cluster join a share of the rows each, and parts
+// leave all `rows` in memory. `busy` blocks keep the GPU busy, `fit` run at a time, and each cuts
+// its keys once more for `teams`.
 constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t rows, std::int64_t busy,
                               std::int64_t fit, std::int64_t tiles, int teams, int most_cluster) {
   constexpr std::int64_t kMostParts = 128;
@@ -123,8 +128,8 @@ constexpr Sharing sharing_for(std::int64_t blocks, std::int64_t rows, std::int64
   return best;
 }
 
-// What a part leaves of each row: one thing of its block's, or one of each team's, which then need not meet, where a
-// row's are few enough.
+// What a part leaves of each row: one thing of its block's, or one of each team's, which then need
+// not meet, where a row's are few enough.
 constexpr int left_by_part(int parts, int teams) {
   constexpr int kMostOfRow = 128;
   return parts > 1 && parts * teams <= kMostOfRow ? teams : 1;
@@ -157,8 +162,8 @@ inline FlashLaunch flash_launch(const Problem& p, const Machine& m, int rows, in
   } else if (p.batch_invariant) {
     part = rows == kFewRows ? kInvariantKeys / kFlashKeys : tiles;
   } else {
-    // Few rows: the memory is the limit. One block per SM is enough for it, but all SMs are wanted, and clusters
-    // leave some out.
+    // Few rows: the memory is the limit. One block per SM is enough for it, but all SMs are wanted,
+    // and clusters leave some out.
     const bool few = rows == kFewRows;
     const Sharing sharing = sharing_for(blocks, batch_rows(a), few ? m.gpu.processors : fit, fit,
                                         tiles, teams, few ? 1 : gpu_rows::most_cluster(m));
@@ -193,8 +198,8 @@ inline FlashLaunch mma(const Problem& p, const Machine& m) {
 inline constexpr int kSchedulers = 4;  // of an SM
 inline constexpr int kMostTeams = 6;
 
-// A warp for each scheduler. Keys in pages have to be looked up before they can be asked for: more warps are wanted then,
-// two blocks of as many as fit, where there are blocks enough.
+// A warp for each scheduler. Keys in pages have to be looked up before they can be asked for: more
+// warps are wanted then, two blocks of as many as fit, where there are blocks enough.
 inline FlashLaunch decode(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   const int own = flash_bytes(flash_dims(a.dim), kFewRows);

@@ -7,7 +7,8 @@
 
 namespace onepass::ops::attention {
 
-// In the workspace, for each who leaves something all rows: their sums as means, dim floats each, and then their lse.
+// In the workspace, for each who leaves something all rows: their sums as means, dim floats each,
+// and then their lse.
 struct Parts {
   int count = 1;
   int each = 1;  // leaves so many things of a row

@@ -1,5 +1,5 @@
-// The variants of flash attention, and the kernels that are long to compile: each dim has a file of its own, dim_*.cu, so that
-// cores share the work.
+// The variants of flash attention, and the kernels that are long to compile: each dim has a file of
+// its own, dim_*.cu, so that cores share the work.
 #pragma once
 
 #include "onepass/status.hpp"

@@ -1,4 +1,5 @@
-// A warpgroup's 64 rows of a tile of queries: which they are, and how their results go to their place.
+// A warpgroup's 64 rows of a tile of queries: which they are, and how their results
+// go to their place.
 #pragma once
 
 #include "core/cuda/mma.cuh"

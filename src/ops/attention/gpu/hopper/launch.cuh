@@ -35,7 +35,8 @@ __global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constan
     Consumer<Stored, Tile>(p, shared, group).run();
   }
 #else
-  __trap();  // compiled for something else, and chosen all the same: no result is better than an old one
+  // Compiled for something else, and chosen all the same: no result is better than an old one.
+  __trap();
 #endif
 }
 

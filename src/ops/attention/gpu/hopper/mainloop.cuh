@@ -7,8 +7,8 @@
 
 namespace onepass::ops::attention::hopper {
 
-// Warpgroups take turns at the tensor cores: while one has its products issued, the next exponentiates. A barrier
-// of the block each, by number; 0 is __syncthreads'.
+// Warpgroups take turns at the tensor cores: while one has its products issued, the next
+// exponentiates. A barrier of the block each, by number; 0 is __syncthreads'.
 template <int Groups>
 class PingPong {
  public:
@@ -42,9 +42,10 @@ class Consumer {
   __device__ Consumer(const Params& p, Shared<Stored, Tile>& shared, int group)
       : p_(p), shared_(shared), rows_(p, shared, group), turns_(group) {}
 
-  // A step is a tile of keys. The products of its scores run beside those of the values of the step before, which
-  // may be another tile of queries, and both beside the exponentials of the other warpgroups. Products and waits
-  // stand outside of all branches: inside, the compiler would wait after each product.
+  // A step is a tile of keys. The products of its scores run beside those of the values of the step
+  // before, which may be another tile of queries, and both beside the exponentials of the other
+  // warpgroups. Products and waits stand outside of all branches: inside, the compiler would wait
+  // after each product.
   __device__ void run() {
     const float unit = (p_.plain ? p_.scale : 1.F) * kLog2E;
     Online online(unit);
@@ -191,8 +192,9 @@ class Consumer {
     wgmma::commit();
   }
 
-  // Scores of a tile to weights. Where maxima are known already, the weights follow them; a warp in which one was far
-  // too small computes its scores once more. True: maxima grew, and the sums from before have to shrink.
+  // Scores of a tile to weights. Where maxima are known already, the weights follow them; a warp in
+  // which one was far too small computes its scores once more. True: maxima grew, and the sums from
+  // before have to shrink.
   __device__ bool weigh(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
                         Online& online, bool known, Scores& s, float (&by)[2]) const {
 #pragma unroll 1
@@ -208,15 +210,16 @@ class Consumer {
       score_again(s);
     }
     online.absorb(s, by);
-    // The assembler would move the wait for the sums above all this. Past what may end the kernel it moves nothing.
+    // The assembler would move the wait for the sums above all this. Past what may end the kernel
+    // it moves nothing.
     if constexpr (!kFollows) {
       if (online.never()) __trap();
     }
     return true;
   }
 
-  // Whether it is so for all rows of the warp's; what a tile has past a sequence's last, which may be another
-  // sequence's, has no say.
+  // Whether it is so for all rows of the warp's; what a tile has past a sequence's last, which may
+  // be another sequence's, has no say.
   __device__ bool all_rows(const Job& job, bool upper, bool lower) const {
     const int rows = Tile::kRagged ? job.sight.queries - rows_.row(job) : 2 * kRows;
     return __all_sync(0xFFFFFFFFU, (upper || rows <= 0) && (lower || rows <= 8));
@@ -242,9 +245,9 @@ class Consumer {
     }
   }
 
-  // The scores of one warp, by products of its own. That is seldom wanted, and must not cost registers elsewhere:
-  // nothing of it is worked out before, and the assembler, which does not know how many steps there are, takes them
-  // one by one.
+  // The scores of one warp, by products of its own. That is seldom wanted, and must not cost
+  // registers elsewhere: nothing of it is worked out before, and the assembler, which does not know
+  // how many steps there are, takes them one by one.
   __device__ void score_again(Scores& s) const {
     using Tiles = mma::Swizzled<kColumns>;
     unsigned thread = threadIdx.x;
@@ -276,7 +279,8 @@ class Consumer {
     }
   }
 
-  // A tile without rows for this warpgroup, of which it reads nothing; or without keys: zeros, and the sink.
+  // A tile without rows for this warpgroup, of which it reads nothing; or without keys:
+  // zeros, and the sink.
   __device__ void pass_by(const Job& job) {
     if (rows_.any(job)) rows_.finish(job, Online(kLog2E), Sums{});
 #pragma unroll 1
@@ -285,8 +289,8 @@ class Consumer {
     if (rows_.leads()) shared_.q_ring.leave(jobs_);
   }
 
-  // A step without anything for this warpgroup. It takes its turn when all of its threads have seen that the stage is
-  // full: one that still looked when it is filled again would never see it.
+  // A step without anything for this warpgroup. It takes its turn when all of its threads have seen
+  // that the stage is full: one that still looked when it is filled again would never see it.
   __device__ void pass_step() {
     shared_.k_ring.wait_full(step_);
     shared_.v_ring.wait_full(step_);

@@ -1,4 +1,5 @@
-// The launch of the Hopper kernel, as a pure function of problem and machine, and where it is not worth it.
+// The launch of the Hopper kernel, as a pure function of problem and machine, and where it
+// is not worth it.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +42,16 @@ constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
   return hopper_tiles(a, hopper_tile(a).rows());
 }
 
-// Rounds of pairs that are left to go tile by tile (attention_tiles::Schedule::in_pairs): the more tiles, the more their
-// lengths differ. At dim 256 keys of more would have no room in L2, and short heads gain nothing.
+// Rounds of pairs that are left to go tile by tile (attention_tiles::Schedule::in_pairs): the more
+// tiles, the more their lengths differ. At dim 256 keys of more would have no room in L2, and short
+// heads gain nothing.
 constexpr int hopper_rounds_left(int dim, int query_tiles) {
   if (dim > 192) return query_tiles < 8 ? -1 : 0;
   return std::min(query_tiles / 16, 2);
 }
 
-// Under a diagonal the tile with fewer queries is the first, which has few keys: it begins so many rows before the first
-// query, those of whole warpgroups. A head of few tiles gains nothing.
+// Under a diagonal the tile with fewer queries is the first, which has few keys: it begins so many
+// rows before the first query, those of whole warpgroups. A head of few tiles gains nothing.
 constexpr int hopper_lead(HopperTile tile, int query_tiles, int queries) {
   return query_tiles < 4 ? 0 : (query_tiles * tile.rows() - queries) / 64 * 64;
 }
@@ -66,8 +68,8 @@ struct HopperLaunch {
   bool operator==(const HopperLaunch&) const = default;
 };
 
-// A tile of two warpgroups takes an eighth less time than one of three, so they are better where they take as many
-// rounds.
+// A tile of two warpgroups takes an eighth less time than one of three, so they are better where
+// they take as many rounds.
 inline HopperLaunch hopper(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   HopperTile tile = hopper_tile(a);
@@ -96,8 +98,9 @@ inline bool hopper_fills(const Problem& p, const Machine& m) {
   return blocks * hopper_tiles(a, 128) > m.gpu.processors;
 }
 
-// A tile of its has the queries of one head, one of the kernel of warps those of all heads that share their keys. It is
-// twice as quick, so where queries are few, twice as many tiles are too many.
+// A tile of its has the queries of one head, one of the kernel of warps those of all heads
+// that share their keys. It is twice as quick, so where queries are few, twice as many
+// tiles are too many.
 constexpr bool hopper_wastes(const Problem& p) {
   const AttentionFacts& a = p.attention;
   if (p.batch_invariant && a.q_offsets) return false;  // that would look at the other sequences

@@ -14,8 +14,9 @@ inline std::string few_rows(const Problem& p) {
                  kFewRows, ": one warp has them all");
 }
 
-// Hopper tiles one head, flash_mma a whole GQA group. Hopper is twice as fast per tile, so it loses where it needs more than
-// twice as many tiles, and where its tiles are too few to keep all SMs busy.
+// Hopper tiles one head, flash_mma a whole GQA group. Hopper is twice as fast per tile, so
+// it loses where it needs more than twice as many tiles, and where its tiles are too few to
+// keep all SMs busy.
 inline std::string hopper_yields(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   if (refuse_decode(p, m).empty()) return few_rows(p);

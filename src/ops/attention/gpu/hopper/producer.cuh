@@ -1,4 +1,5 @@
-// The Hopper kernel's tile, what lies in shared memory, and what loads it. What computes: mainloop.cuh.
+// The Hopper kernel's tile, what lies in shared memory, and what loads it. What
+// computes: mainloop.cuh.
 #pragma once
 
 #include "core/cuda/tma.cuh"
@@ -15,8 +16,8 @@ inline constexpr int kColumns = 64;  // of 16 bits: a swizzled row of 128 bytes
 
 inline constexpr int kMostShared = 225 * 1024;  // of the 227 KB that a block can have
 
-// One block: a warpgroup that loads, and some that compute 64 rows of queries each. Ragged: sequences have lengths of
-// their own.
+// One block: a warpgroup that loads, and some that compute 64 rows of queries each. Ragged:
+// sequences have lengths of their own.
 template <int Dim, int Groups, int Keys, bool Ragged = false>
 struct Tile {
   static constexpr bool kRagged = Ragged;
@@ -36,7 +37,8 @@ struct Tile {
   // And results go by the copy engine.
   static constexpr bool kStaged =
       (kQueryStages + 1) * kQueryBytes + 2 * kStages * kKeyBytes <= kMostShared;
-  // They come out of what the block was launched with: as many as fit for all of its threads, in eights.
+  // They come out of what the block was launched with: as many as fit for all of its
+  // threads, in eights.
   static constexpr int kLoaderRegisters = Groups == 3 ? 32 : Ragged ? 40 : 24;
   static constexpr int kRegisters = Groups == 3 ? 160 : Ragged ? 232 : 240;
   static_assert((kLoaderRegisters + Groups * kRegisters) * kWarpgroup <=
@@ -58,8 +60,8 @@ struct Job {
   __device__ bool sees() const { return keys.begin < keys.end; }
 };
 
-// Known at a time: those with queries in shared memory, one before, whose sums may be under way, and the next. A power
-// of two.
+// Known at a time: those with queries in shared memory, one before, whose sums may be under way,
+// and the next. A power of two.
 inline constexpr unsigned kJobs = 8;
 
 struct Params {
@@ -78,14 +80,16 @@ struct Params {
   Heads o, lse, sinks;
 };
 
-// An offset or a length. What cannot be is taken for the nearest that can, in 32 bits: a loader has few registers.
+// An offset or a length. What cannot be is taken for the nearest that can, in 32 bits: a loader
+// has few registers.
 __device__ inline int place(const Places& places, int i, int most) {
   const auto* words = static_cast<const int*>(places.data);
   return attention_tiles::between(0, words[places.dtype == DType::i64 ? 2 * i : i], most);
 }
 
-// Finds a tile of queries among those of all sequences side by side: the tiles of each follow those of the one before,
-// its last first. Within a head tiles are asked for in rising order, so that the search goes on where it was.
+// Finds a tile of queries among those of all sequences side by side: the tiles of each follow those
+// of the one before, its last first. Within a head tiles are asked for in rising order, so that the
+// search goes on where it was.
 class Finder {
  public:
   // False: there are fewer tiles than were counted with.
@@ -165,8 +169,9 @@ __device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Fi
   }
 }
 
-// All that a block reads, in the order in which it is computed with. Keys go from the last tile to the first, because
-// masks by place mostly cut the last. Where there is room, the queries of a tile come while the one before is computed.
+// All that a block reads, in the order in which it is computed with. Keys go from the last tile to
+// the first, because masks by place mostly cut the last. Where there is room, the queries of a tile
+// come while the one before is computed.
 template <class Stored, class Tile>
 __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
   constexpr bool kEarly = Tile::kQueryStages > 1;

@@ -6,13 +6,14 @@
 
 namespace onepass::attention_tiles {
 
-// The tiles of queries of all heads, in the order in which blocks take them. Those of one head follow each other: blocks
-// that run side by side read the same keys, and L2 has them.
+// The tiles of queries of all heads, in the order in which blocks take them. Those of one head
+// follow each other: blocks that run side by side read the same keys, and L2 has them.
 //
-// Where a diagonal cuts the keys, later tiles have more of them. Most come in pairs: the last of a head with its first, the
-// one before it with its second. Any pair has as many keys as any other, so that blocks which take the same number of
-// pairs are done at the same time. What is left then, pairs that are not enough for all blocks and the tiles in the middle
-// of heads, goes one by one, the longest first. A round of pairs or two that are left as well even it out: the tiles of all
+// Where a diagonal cuts the keys, later tiles have more of them. Most come in pairs: the last of a
+// head with its first, the one before it with its second. Any pair has as many keys as any other,
+// so that blocks which take the same number of pairs are done at the same time. What is left then,
+// pairs that are not enough for all blocks and the tiles in the middle of heads, goes one by one,
+// the longest first. A round of pairs or two that are left as well even it out: the tiles of all
 // heads that are left are under way at a time, so there must be room for their keys in L2.
 struct Schedule {
   int query_tiles = 0;
@@ -31,8 +32,8 @@ struct Schedule {
         turns(dealt),
         turns_of_head(tiles) {}
 
-  // Under a diagonal. Of the rounds in which all blocks have a pair, so many are not dealt, or with −1 even the one in which
-  // only some have.
+  // Under a diagonal. Of the rounds in which all blocks have a pair, so many are not dealt, or with
+  // −1 even the one in which only some have.
   static constexpr Schedule in_pairs(int tiles, int all_heads, int blocks, int rounds_left) {
     Schedule s(tiles, all_heads);
     if (tiles == 1) return s;
@@ -66,9 +67,9 @@ ONEPASS_HD inline Work left_over(const Schedule& s, int number) {
   }
 }
 
-// One block's way through the schedule: a turn of each round. Each round begins with another block, so that turns which
-// are a little longer go round. Rounds of single tiles go back and forth: who had the longest of one has the shortest of
-// the next.
+// One block's way through the schedule: a turn of each round. Each round begins with another block,
+// so that turns which are a little longer go round. Rounds of single tiles go back and forth: who
+// had the longest of one has the shortest of the next.
 class Walk {
  public:
   ONEPASS_HD Walk(const Schedule& schedule, int block, int blocks)

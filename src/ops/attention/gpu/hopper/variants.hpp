@@ -1,4 +1,5 @@
-// Hopper's variant, and its kernels, which are long to compile: each dim has a file of its own, dim_*.cu.
+// Hopper's variant, and its kernels, which are long to compile: each dim has a file of
+// its own, dim_*.cu.
 #pragma once
 
 #include "onepass/status.hpp"
