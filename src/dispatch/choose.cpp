@@ -134,7 +134,8 @@ Decision choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
   return choose_rows_on_gpu(p, m, reasons);
 }
 
-// Every tile reads its keys and values again; from memory where those of a head do not stay in a cache.
+// Every tile reads its keys and values again; from memory where those of a head do not
+// stay in a cache.
 double attention_bytes(const Problem& p, const Launch& launch, const Machine& m) {
   const AttentionFacts& a = p.attention;
   if (const double extra = extra_bytes(launch); extra > 0) return least_bytes(p) + extra;

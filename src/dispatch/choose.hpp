@@ -1,4 +1,5 @@
-// choose(Problem, Machine) -> Decision. Pure: no device, no clock, no memory but the machine's sizes.
+// choose(Problem, Machine) -> Decision. Pure: no device, no clock, no memory but the
+// machine's sizes.
 #pragma once
 
 #include <string>
@@ -30,7 +31,8 @@ Decision choose(const Problem& problem, const Machine& machine, Reasons* reasons
 Status plan_variant(std::string_view variant, const Problem& problem, const Machine& machine,
                     Decision& decision, Reasons* reasons = nullptr);
 
-// Every launch of a GPU's that could be the quickest for a problem, by the name that plan_variant knows.
+// Every launch of a GPU's that could be the quickest for a problem, by the name that
+// plan_variant knows.
 std::vector<std::string> launch_names(const Problem& problem, const Machine& machine);
 
 // The bytes a decision moves between memory and caches, first reads and re-reads alike.

@@ -1,4 +1,5 @@
-// What a variant was decided to run with: a type for each family of kernels. A kernel's launcher takes its own.
+// What a variant was decided to run with: a type for each family of kernels. A kernel's
+// launcher takes its own.
 #pragma once
 
 #include <variant>

@@ -36,7 +36,8 @@ using Ops = std::uint32_t;
 
 constexpr Ops only(Op op) { return Ops{1} << static_cast<unsigned>(op); }
 
-// What runs a variant as planned: a function of rows, or of attention. Null: a GPU's, in a build without CUDA.
+// What runs a variant as planned: a function of rows, or of attention. Null: a GPU's, in a
+// build without CUDA.
 struct Run {
   Status (*rows)(const RowArgs&, const Launch&) = nullptr;
   Status (*attention)(const AttentionArgs&, const Launch&) = nullptr;
