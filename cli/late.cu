@@ -27,8 +27,8 @@ __device__ std::uint64_t now() {
   return time;
 }
 
-__global__ __launch_bounds__(kThreads) void restore_late(
-    const __grid_constant__ Beginnings beginnings) {
+__global__ void __launch_bounds__(kThreads)
+    restore_late(const __grid_constant__ Beginnings beginnings) {
   volatile std::byte* data = beginnings.data[blockIdx.x];
   const int bytes = beginnings.bytes[blockIdx.x];
   std::byte kept[kEach];

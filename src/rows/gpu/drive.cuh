@@ -133,10 +133,8 @@ class Group {
 
 // 2^lanes_log lanes a row, R rows a group of them.
 template <class Row, int P, int R>
-__global__ __launch_bounds__(gpu_rows::kGroupThreads,
-                             groups_at_once<Row>(R)) void group_rows(const __grid_constant__
-                                                                     typename Row::Args args,
-                                                                     int lanes_log) {
+__global__ void __launch_bounds__(gpu_rows::kGroupThreads, groups_at_once<Row>(R))
+    group_rows(const __grid_constant__ typename Row::Args args, int lanes_log) {
   using Join = typename Row::Join;
   await_previous();
   const Group<R> group(lanes_log, args.end_row - args.first_row);
@@ -277,10 +275,8 @@ constexpr int blocks_at_once(int packs, bool is_long) {
 
 // A block a row, or a cluster of blocks, each with its chunk of `size` packs.
 template <class Row, int P, bool Long>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads,
-                             blocks_at_once<Row>(P, Long)) void block_rows(const __grid_constant__
-                                                                           typename Row::Args args,
-                                                                           int size, int staged) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, blocks_at_once<Row>(P, Long))
+    block_rows(const __grid_constant__ typename Row::Args args, int size, int staged) {
   using Fold = ClusterFold<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
   __shared__ typename Fold::Scratch scratch;
@@ -296,9 +292,8 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
 
 // A long row of which nothing is written, so that nothing is kept either.
 template <class Row>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads, 2) void fold_rows(const __grid_constant__
-                                                                        typename Row::Args args,
-                                                                        int size) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, 2)
+    fold_rows(const __grid_constant__ typename Row::Args args, int size) {
   using Join = typename Row::Join;
   using Fold = ClusterFold<Join>;
   __shared__ typename Fold::Scratch scratch;

@@ -59,11 +59,9 @@ class GridTeam {
 };
 
 template <class Row, bool Long>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads,
-                             gpu_rows::kBlocksAtOnce) void grid_stream(const __grid_constant__
-                                                                       typename Row::Args args,
-                                                                       void* workspace, int split,
-                                                                       int size, int depth) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kBlocksAtOnce)
+    grid_stream(const __grid_constant__ typename Row::Args args, void* workspace, int split,
+                int size, int depth) {
   using Team = GridTeam<typename Row::Join>;
   __shared__ typename Team::Slots slots;
   stream_rows<Row, Long>(args, Team(slots, workspace, split), size, depth);
@@ -72,9 +70,9 @@ __global__ __launch_bounds__(gpu_rows::kBlockThreads,
 // Rows of any kind, without a row that is asked for ahead, in one block a processor: they
 // take the registers.
 template <class Row>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads,
-                             1) void grid_rows(const __grid_constant__ typename Row::Args args,
-                                               void* workspace, int split, int size, int staged) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)
+    grid_rows(const __grid_constant__ typename Row::Args args, void* workspace, int split, int size,
+              int staged) {
   using Team = GridTeam<typename Row::Join>;
   extern __shared__ __align__(16) std::byte stage[];
   __shared__ typename Team::Slots slots;

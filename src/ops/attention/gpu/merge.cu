@@ -12,8 +12,8 @@ namespace {
 constexpr int kLanes = 32;
 constexpr int kWarps = 4;
 
-__global__ __launch_bounds__(kWarps* kLanes) void merge_rows(
-    const __grid_constant__ MergeArgs args) {
+__global__ void __launch_bounds__(kWarps* kLanes)
+    merge_rows(const __grid_constant__ MergeArgs args) {
   await_previous();
   const RowSpace& space = args.space;
   const auto lane = static_cast<int>(threadIdx.x % kLanes);

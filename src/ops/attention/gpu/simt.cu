@@ -52,8 +52,8 @@ __device__ inline float logit(const PackedRows& rows, const QueryMasks& masks, f
          slope * fabsf(static_cast<float>(key - rows.sight.own(query))) + masks.added(key);
 }
 
-__global__ __launch_bounds__(kWarps* kLanes) void simt(const __grid_constant__ AttentionArgs a,
-                                                       const Divisor sharing, std::int64_t tiles) {
+__global__ void __launch_bounds__(kWarps* kLanes)
+    simt(const __grid_constant__ AttentionArgs a, const Divisor sharing, std::int64_t tiles) {
   extern __shared__ float memory[];
   await_previous();
   const int dim = a.dim;

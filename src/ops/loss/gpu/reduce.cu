@@ -27,7 +27,7 @@ __device__ double counted_rows(const RowArgs& args, const BlockFold<Add<double>>
   return block.all(count);
 }
 
-__global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_constant__ RowArgs args) {
+__global__ void __launch_bounds__(kReduceThreads) sum_losses(const __grid_constant__ RowArgs args) {
   __shared__ BlockFold<Add<double>>::Scratch scratch;
   const BlockFold<Add<double>> block(scratch);
   await_previous();
@@ -44,7 +44,7 @@ __global__ __launch_bounds__(kReduceThreads) void sum_losses(const __grid_consta
   if (threadIdx.x == 0) write_like(to.data, to.dtype, 0, total);
 }
 
-__global__ __launch_bounds__(kReduceThreads) void count_rows(const __grid_constant__ RowArgs args) {
+__global__ void __launch_bounds__(kReduceThreads) count_rows(const __grid_constant__ RowArgs args) {
   __shared__ BlockFold<Add<double>>::Scratch scratch;
   await_previous();
   const double count = counted_rows(args, BlockFold<Add<double>>(scratch));

@@ -25,9 +25,8 @@ namespace {
 // `lanes` threads a row: a power of two up to a warp, or all of the block. What is to be written
 // stays in shared memory, as far as `staged` packs.
 template <class Row>
-__global__ __launch_bounds__(gpu_rows::kBlockThreads,
-                             1) void weighted_rows(const __grid_constant__ RowArgs args, int lanes,
-                                                   int staged) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)
+    weighted_rows(const __grid_constant__ RowArgs args, int lanes, int staged) {
   using Join = typename Row::Join;
   using Held = typename Row::Held;
   constexpr int kPacks = gpu_rows::kWeightedPacks;

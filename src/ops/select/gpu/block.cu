@@ -17,11 +17,11 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row>
-__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void choose_rows(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<typename Row::Place> common,
-    const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
-    const __grid_constant__ Meeting meeting) {
+__global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
+    choose_rows(const __grid_constant__ typename Row::Args args,
+                const __grid_constant__ CommonOf<typename Row::Place> common,
+                const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
+                const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;

@@ -129,8 +129,8 @@ enum class Gate { soft, sigmoid, any };
 
 // Lanes of a warp have a row, N experts each. Whole: there are as many experts as lanes can have.
 template <class In, int Lanes, int N, class Places, Gate Kind, bool Whole>
-__global__ __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes)) void gate_rows(
-    const __grid_constant__ GateArgs<Places> args) {
+__global__ void __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes))
+    gate_rows(const __grid_constant__ GateArgs<Places> args) {
   constexpr bool kAny = Kind == Gate::any;
   constexpr int kRows = gpu_choose::kGateThreads / Lanes;
   using Held = HeldRow<In, Lanes, N, !kAny>;

@@ -18,10 +18,11 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row, int Share>
-__global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void guess_rows(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<FlatPlace> common,
-    const __grid_constant__ TopkOutputsAt<FlatPlace> out, const __grid_constant__ Meeting meeting) {
+__global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
+    guess_rows(const __grid_constant__ typename Row::Args args,
+               const __grid_constant__ CommonOf<FlatPlace> common,
+               const __grid_constant__ TopkOutputsAt<FlatPlace> out,
+               const __grid_constant__ Meeting meeting) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ typename Guess<Row, Share>::Shared guessed;

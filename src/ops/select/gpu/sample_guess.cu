@@ -19,11 +19,11 @@ namespace {
 static_assert(gpu_choose::kMostGuessed < kUnlessAsked);
 
 template <class Row, int Share>
-__global__ __launch_bounds__(gpu_choose::kGuessThreads, 2) void sample_guesses(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<FlatPlace> common,
-    const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
-    const __grid_constant__ Meeting meeting) {
+__global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
+    sample_guesses(const __grid_constant__ typename Row::Args args,
+                   const __grid_constant__ CommonOf<FlatPlace> common,
+                   const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
+                   const __grid_constant__ Meeting meeting) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ typename Guess<Row, Share>::Shared guessed;

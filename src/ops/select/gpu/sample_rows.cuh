@@ -62,11 +62,11 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
 }
 
 template <class Row>
-__global__ __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce) void sample_rows(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<typename Row::Place> common,
-    const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
-    const __grid_constant__ Meeting meeting) {
+__global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
+    sample_rows(const __grid_constant__ typename Row::Args args,
+                const __grid_constant__ CommonOf<typename Row::Place> common,
+                const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
+                const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ SampleShared shared;
   await_previous();

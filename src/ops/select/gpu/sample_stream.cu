@@ -20,10 +20,10 @@ namespace {
 static_assert(gpu_choose::kMostSampleStream < kUnlessAsked);
 
 template <class Row, class Warps>
-__global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void sample_streams(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<FlatPlace> common,
-    const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
+__global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
+    sample_streams(const __grid_constant__ typename Row::Args args,
+                   const __grid_constant__ CommonOf<FlatPlace> common,
+                   const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   const Draw draw(common, options, at);

@@ -31,9 +31,10 @@ __device__ inline void order_by_index(Key* keys, int size) {
 }
 
 template <class Row>
-__global__ __launch_bounds__(gpu_choose::kMostThreads) void sort_rows(
-    const __grid_constant__ typename Row::Args args, const __grid_constant__ Common common,
-    const __grid_constant__ TopkOutputs out, Key* keys, int size) {
+__global__ void __launch_bounds__(gpu_choose::kMostThreads)
+    sort_rows(const __grid_constant__ typename Row::Args args,
+              const __grid_constant__ Common common, const __grid_constant__ TopkOutputs out,
+              Key* keys, int size) {
   __shared__ SearchShared scratch;
   __shared__ unsigned bins[SearchMemory::kBins];
   __shared__ BlockFold<MergeTallies>::Scratch tallies;

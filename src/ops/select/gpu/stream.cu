@@ -16,10 +16,10 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class Row, class Warps>
-__global__ __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce) void stream_rows(
-    const __grid_constant__ typename Row::Args args,
-    const __grid_constant__ CommonOf<FlatPlace> common,
-    const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
+__global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
+    stream_rows(const __grid_constant__ typename Row::Args args,
+                const __grid_constant__ CommonOf<FlatPlace> common,
+                const __grid_constant__ TopkOutputsAt<FlatPlace> out) {
   __shared__ BlockFold<Add<float>>::Scratch sums;
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();

@@ -34,9 +34,9 @@ __device__ inline float value_for_lane(TopkValues values, const State<float>& st
 
 // Lanes of a warp have a row, N columns each.
 template <class In, int Lanes, int N, class Place>
-__global__ __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks) void warp_rows(
-    const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
-    const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
+__global__ void __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks)
+    warp_rows(const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
+              const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
   constexpr bool kPacks = std::is_same_v<Place, FlatPlace>;
   using Held = HeldRow<In, Lanes, N, kPacks>;
   __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];

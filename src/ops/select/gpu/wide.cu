@@ -300,8 +300,8 @@ class WideRow {
   bool broken_ = false;
 };
 
-__global__ __launch_bounds__(gpu_choose::kMostThreads) void wide_rows(
-    const __grid_constant__ WideArgs args, Entry* entries, int size) {
+__global__ void __launch_bounds__(gpu_choose::kMostThreads)
+    wide_rows(const __grid_constant__ WideArgs args, Entry* entries, int size) {
   __shared__ WideRow::Shared shared;
   await_previous();
   for (std::int64_t row = args.row.first_row + blockIdx.x; row < args.row.end_row;

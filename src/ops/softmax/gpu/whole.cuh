@@ -107,11 +107,8 @@ constexpr int whole_blocks_at_once(int kept) { return kept > 32 ? 1 : kept > 16 
 
 // 2^lanes_log lanes a row, R rows a group of lanes: what group_rows is to any row.
 template <class Row, int P, int R>
-__global__ __launch_bounds__(
-    gpu_rows::kGroupThreads,
-    whole_groups_at_once(R* P* Row::kLanes)) void whole_groups(const __grid_constant__ FlatArgs
-                                                                   args,
-                                                               int lanes_log) {
+__global__ void __launch_bounds__(gpu_rows::kGroupThreads, whole_groups_at_once(R* P* Row::kLanes))
+    whole_groups(const __grid_constant__ FlatArgs args, int lanes_log) {
   await_previous();
   const Group<R> group(lanes_log, args.end_row - args.first_row);
   const int lanes = group.lanes();
@@ -143,10 +140,8 @@ __global__ __launch_bounds__(
 
 // A block a row, or a cluster of blocks, each with its chunk of `size` packs: block_rows.
 template <class Row, int P, bool Clusters>
-__global__ __launch_bounds__(
-    gpu_rows::kBlockThreads,
-    whole_blocks_at_once(P* Row::kLanes)) void whole_blocks(const __grid_constant__ FlatArgs args,
-                                                            int size) {
+__global__ void __launch_bounds__(gpu_rows::kBlockThreads, whole_blocks_at_once(P* Row::kLanes))
+    whole_blocks(const __grid_constant__ FlatArgs args, int size) {
   if constexpr (Clusters && !kHasClusters) return;
   using Fold = std::conditional_t<Clusters, ClusterFold<Merge<float>>, BlockMerge>;
   __shared__ typename Fold::Scratch scratch;

@@ -54,7 +54,7 @@ __device__ inline void softmax_on_chip(PackedRow<T> row, Pack<T>* stage, int sta
 }
 
 template <class T>
-__global__ __launch_bounds__(1024) void on_chip_kernel(Rows<T> a, int staged) {
+__global__ void __launch_bounds__(1024) on_chip_kernel(Rows<T> a, int staged) {
   extern __shared__ std::byte stage[];
   __shared__ BlockMerge::Scratch scratch;
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {

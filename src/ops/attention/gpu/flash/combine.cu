@@ -34,8 +34,8 @@ struct JoinPlaces {
         groups(std::min(kThreads / fours, kMostGroups)) {}
 };
 
-__global__ __launch_bounds__(kThreads) void join(const __grid_constant__ AttentionArgs a,
-                                                 const Parts parts, const JoinPlaces grid) {
+__global__ void __launch_bounds__(kThreads)
+    join(const __grid_constant__ AttentionArgs a, const Parts parts, const JoinPlaces grid) {
   __shared__ Four of_groups[kThreads];
   const auto thread = static_cast<int>(threadIdx.x);
   const auto row = static_cast<int>(blockIdx.x);

@@ -253,8 +253,9 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
 }
 
 template <class Stored, class Shape, bool Usual, bool Clusters>
-__global__ __launch_bounds__(Shape::kMostThreads) void flash(
-    const __grid_constant__ AttentionArgs a, const Parts parts, const Grid grid, bool aligned) {
+__global__ void __launch_bounds__(Shape::kMostThreads)
+    flash(const __grid_constant__ AttentionArgs a, const Parts parts, const Grid grid,
+          bool aligned) {
   if constexpr (!Usual) {
     flash_block<Stored, Shape, Clusters && kHasClusters>(a, only_scaled(a), parts, grid, aligned);
   } else if constexpr (!Clusters || kHasClusters) {

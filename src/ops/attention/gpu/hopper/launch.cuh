@@ -12,7 +12,7 @@ namespace onepass::ops::attention {
 namespace hopper {
 
 template <class Stored, class Tile>
-__global__ __launch_bounds__(Tile::kThreads, 1) void attend(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(Tile::kThreads, 1) attend(const __grid_constant__ Params p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ std::byte memory[];
   auto& shared = *reinterpret_cast<Shared<Stored, Tile>*>(
