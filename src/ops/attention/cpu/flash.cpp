@@ -8,7 +8,7 @@
 // Bytes   k and v once a tile, from L2 where a head's stay there; memory for a tile,
 //         whatever the lengths.
 // Limits  none: every dtype, stride and option.
-// Proof   tests/ops/attention_test.cpp, `onepass verify attention`; numbers: results/.
+// Proof   tests/ops/attention/attention_test.cpp, `onepass verify attention`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/attention/cpu/flash.cpp"

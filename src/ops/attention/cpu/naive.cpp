@@ -5,7 +5,7 @@
 // Versus  nothing: this is where the walk begins, and what the others are measured beside.
 // Bytes   every query reads all of its keys and values.
 // Limits  none: every dtype, stride and option; slow everywhere.
-// Proof   tests/ops/attention_test.cpp, `onepass verify attention`.
+// Proof   tests/ops/attention/attention_test.cpp, `onepass verify attention`.
 
 #include <string>
 

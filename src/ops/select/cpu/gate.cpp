@@ -5,7 +5,7 @@
 //         distinguish more.
 // Bytes   scores once.
 // Limits  none: any number of experts, every dtype and stride.
-// Proof   tests/ops/sample_test.cpp, `onepass verify`; numbers: results/.
+// Proof   tests/ops/select/sample_test.cpp, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/select/cpu/gate.cpp"

@@ -7,7 +7,7 @@
 // Bytes   x once. A sample whose filters leave more than the candidates reads the row once more for
 //         their race, and twice before that where top_p says who they are.
 // Limits  none: every dtype, stride, mask, K and length.
-// Proof   tests/ops/topk_test.cpp, tests/ops/sample_test.cpp.
+// Proof   tests/ops/select/topk_test.cpp, tests/ops/select/sample_test.cpp.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/select/cpu/select.cpp"
