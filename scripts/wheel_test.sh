@@ -13,8 +13,8 @@ chore=wheel-test
 python="${PYTHON:-python3}"
 source scripts/venv.sh
 work=build/wheel_test
-tests=(python/tests/test_package.py python/tests/test_rows.py python/tests/test_arrays.py)
-torch_tests=(python/tests/test_torch.py python/tests/test_torch_attention.py)
+tests=(python/tests/test_{package,rows,arrays,arguments,threads}.py)
+torch_tests=(python/tests/test_torch{,_operators,_attention}.py)
 has() { "$1" -c "import $2" 2>/dev/null; }
 
 if [[ "${1-}" == --here ]]; then

@@ -1,4 +1,4 @@
-"""What test_properties.py draws, and how far from float64 an op may be.
+"""What test_properties_*.py draw, and how far from float64 an op may be.
 
 The bounds are those of docs/numerics.md, as cli/expect.cpp and cli/expect_attention.cpp have them:
 ulps of the computing type, the conditioning of exp, and half an ulp of the result's dtype.
@@ -247,3 +247,20 @@ def slope(x, axis, options):
         if cap
         else factor
     )
+
+
+def row_call(draw, last=False, **options):
+    """x, an axis of it, and options."""
+    shape = draw(shapes())
+    axis = len(shape) - 1 if last else draw(st.integers(0, len(shape) - 1))
+    x = draw(laid_out(numbers(draw, shape, draw(st.sampled_from(DTYPES)))))
+    return x, axis, draw(logit_options(shape, axis, **options))
+
+
+def given_as(draw, axis, x):
+    return axis - x.ndim if draw(st.booleans()) else axis
+
+
+def own_out(draw, shape, dtype):
+    """Somewhere to write to, in any layout; None: the op's own."""
+    return draw(laid_out(np.full(shape, 7, dtype))) if draw(st.booleans()) else None
