@@ -1,6 +1,6 @@
 // The numerics contract, through the public API: NaN, infinities and finite extremes, for every
-// variant on every instruction set. Masks: masks_test.cpp; bits, threads, memory:
-// placement_test.cpp.
+// variant on every instruction set. Masks: masks_test.cpp; bits: same_bits_test.cpp;
+// threads, memory: placement_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 //         are by top_p, or by a top_k of thousands; five times for both. Without a filter, once
 //         more where the largest logit is far from the first ones.
 // Limits  f32, f16, bf16; every option.
-// Proof   `onepass verify`, tests/ops/select/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+// Proof   `onepass verify`, tests/ops/select/sample_gpu_test.cpp; numbers: results/h200/topk.json.
 //
 // The kernel is sample_rows.cuh's; types/sample_*.cu compile it, so that cores share the work.
 

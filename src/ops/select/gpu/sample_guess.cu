@@ -6,7 +6,7 @@
 // Bytes   x once, or, where a guess is wrong, twice.
 // Limits  sm_90; one top_k from 1 to 128, and less than all columns, or a temperature of 0; rows
 //         that fit; f32, f16, bf16; dense rows, a positive scale.
-// Proof   `onepass verify`, tests/ops/select/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+// Proof   `onepass verify`, tests/ops/select/sample_gpu_test.cpp; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/guess.cuh"
 #include "ops/select/gpu/sample.cuh"

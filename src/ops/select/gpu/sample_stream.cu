@@ -7,7 +7,7 @@
 // Bytes   x once.
 // Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16,
 //         bf16; dense rows, a positive scale.
-// Proof   `onepass verify`, tests/ops/select/choose_gpu_test.cpp; numbers: results/h200/topk.json.
+// Proof   `onepass verify`, tests/ops/select/sample_gpu_test.cpp; numbers: results/h200/topk.json.
 
 #include "ops/select/gpu/sample.cuh"
 #include "ops/select/gpu/stream.cuh"
