@@ -8,14 +8,12 @@ ARGS ?=
 WORKLOAD ?= workloads/perf_softmax_cpu.txt
 
 program := build/release/cli/onepass
-code := $(wildcard include src oracle cli tests fuzz examples python/src)
-sources = $(shell find $(code) -name '*.[ch]pp' -o -name '*.cu' -o -name '*.cuh')
 
 # Ninja and ctest use all cores by themselves; two chores at once would meet in one build tree.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-lint build program demo test sanitize bench ab verify \
-  gpu-verify gpu-sanitize gpu-bench python python-test python-check wheel wheel-test install deb format check \
+  gpu-verify gpu-sanitize gpu-bench python python-test wheel wheel-test install deb format check \
   build-report readme suites walk fuzz fuzz-coverage setup-fuzz clean
 
 help: ## this list
@@ -143,9 +141,6 @@ wheel: setup ## wheels in dist/ with the package and the program, for any Linux 
 wheel-test: ## install them where there is no compiler, and test them (ARGS=--here: with python3 as it is, no network)
 	scripts/wheel_test.sh $(ARGS)
 
-python-check: setup ## ruff and mypy on the Python files, changing nothing
-	scripts/python.sh check
-
 # TREE= is a tree that is built already; without it build/release is brought up to date first.
 build-report: $(if $(TREE),,build) ## what each source costs: seconds, kernels, machine code, PTX (TREE= MACHINE=name keeps it)
 	scripts/build_report.py $(if $(TREE),--tree $(TREE)) $(if $(MACHINE),--json results/build/$(MACHINE).json) $(ARGS)
@@ -157,13 +152,12 @@ deb: build ## a Debian package of what `make install` installs, in dist/
 	cpack --config build/release/CPackConfig.cmake -B dist
 	@rm -rf dist/_CPack_Packages
 
-format: setup-lint ## lay out all C++ as .clang-format says
-	clang-format -i $(sources)
+format: setup ## lay out C++ and Python
+	@scripts/check.sh --write
 
-check: setup-lint build/release/build.ninja ## clang-format and clang-tidy, changing nothing
-	clang-format --dry-run -Werror $(sources)
+check: setup-lint build/release/build.ninja ## layout, includes, ruff, mypy and clang-tidy, changing nothing (PARTS="format tidy")
 	cmake --build build/release --target onepass_build_info
-	run-clang-tidy -quiet -p build/release -j $(JOBS) -extra-arg=-Wno-unknown-warning-option '\.cpp$$'
+	@JOBS=$(JOBS) TREE=build/release scripts/check.sh $(PARTS)
 
 readme: ## write the tables of README.md and docs/results.md, and the picture, from results/
 	scripts/readme.py --write

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # The Python package in a virtual environment of its own, build/python/venv.
-#   scripts/python.sh check    ruff and mypy on the Python files
 #   scripts/python.sh install  builds and installs it
 #   scripts/python.sh test [--if-possible]
 #     and what its tests need; then pytest, with all further arguments. --if-possible: where
@@ -13,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 task="${1-}"
-[[ "$task" =~ ^(check|install|test|fetch)$ ]] || { sed -n '2,11p' "$0" >&2; exit 2; }
+[[ "$task" =~ ^(install|test|fetch)$ ]] || { sed -n '2,10p' "$0" >&2; exit 2; }
 shift
 if_possible=false
 if [[ "${1-}" == --if-possible ]]; then if_possible=true; shift; fi
@@ -29,14 +28,6 @@ has_uv ||
   give_up "uv cannot be had: a network is needed the first time (and python3-venv on Debian)"
 has_venv "$venv" || fail "$python cannot make a virtual environment in $venv"
 
-if [[ "$task" == check ]]; then
-  install "$venv" ruff mypy ||
-    fail "ruff and mypy cannot be had: a network is needed the first time"
-  "$venv/bin/ruff" check python examples
-  "$venv/bin/ruff" format --check python examples
-  exec "$venv/bin/mypy"
-fi
-
 install_build_packages() { install "$venv" 'scikit-build-core>=0.11' 'nanobind>=2.2'; }
 install_test_packages() { install "$venv" -r python/tests/requirements.txt; }
 install_suites() { install "$venv" -r python/tests/requirements-suites.txt; }
@@ -45,6 +36,7 @@ has_room_for_torch() { has_torch || (($(free_mb) >= 12000)); }
 install_torch() { install "$venv" -r python/tests/requirements-torch.txt; }
 
 if [[ "$task" == fetch ]]; then
+  scripts/check.sh python || true
   install_build_packages && install_test_packages || exit 0
   install_suites || true
   [[ "${TORCH:-1}" == 0 ]] || ! has_room_for_torch || install_torch || true

@@ -2,7 +2,7 @@
 # Installs the Debian packages that the build needs and that are missing. Instant when all are
 # there.
 #   scripts/setup.sh          to build, test and measure
-#   scripts/setup.sh --lint   clang-format and clang-tidy
+#   scripts/setup.sh --lint   clang-tidy
 #   scripts/setup.sh --fuzz   clang, its libFuzzer and sanitizers, llvm-cov
 set -euo pipefail
 
@@ -18,7 +18,7 @@ programs=(c++ make cmake ninja python3)
 case "${1-}" in
   '') ;;
   # libomp-dev: clang reads the sources with its own omp.h, not with that of g++.
-  --lint) packages=(clang-format clang-tidy libomp-dev) programs=(clang-format run-clang-tidy) ;;
+  --lint) packages=(clang-tidy libomp-dev) programs=(run-clang-tidy) ;;
   --fuzz)
     packages=(clang llvm libclang-rt-dev libomp-dev)
     programs=(clang++ llvm-cov llvm-profdata) ;;

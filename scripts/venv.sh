@@ -23,7 +23,7 @@ fail() {
 # that is no failure.
 give_up() {
   if ! ${if_possible:-false} || (($(free_mb) < 100)); then fail "$1"; fi
-  echo "$chore: SKIPPED, no test of the Python package was run: $1"
+  echo "$chore: SKIPPED, ${skipped:-no test of the Python package was run}: $1"
   exit 0
 }
 

@@ -1,4 +1,4 @@
-"""scripts/floors.py: that it sees every arrow that must not be, and that the tree has none."""
+"""scripts/floors.py: that it sees every arrow that must not be."""
 
 import importlib.util
 import pathlib
@@ -100,13 +100,6 @@ class Arrows(unittest.TestCase):
             },
             "a circle: src/core -> src/core/simd -> src/core",
         )
-
-
-class Tree(unittest.TestCase):
-    def test_this_one_has_no_mistake(self):
-        arrows, said = floors.look(ROOT)
-        self.assertEqual(said, [])
-        self.assertGreater(len(arrows), 500)
 
 
 if __name__ == "__main__":
