@@ -18,6 +18,7 @@
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/loss/classes.hpp"
+#include "ops/loss/cpu/loss-inl.hpp"
 #include "ops/loss/cpu/variants.hpp"
 #include "rows/cpu/drive-inl.hpp"
 #include "rows/cpu/lse-inl.hpp"
@@ -115,26 +116,6 @@ struct LossBody {
 };
 
 template <class Element>
-struct ForwardBody : LossBody<Element> {
-  using typename LossBody<Element>::T;
-  using typename LossBody<Element>::Partial;
-  using typename LossBody<Element>::Row;
-
-  Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
-    // An ignored row still has an lse, if somebody asked for it.
-    if (row.ignored && !this->args.lse) return {};
-    return this->fold_classes(row, columns, keep, true);
-  }
-
-  void finish(const Row&, Partial, Columns, Keep<T>&) const {}
-  void hide(const Row&, Partial, Columns) const {}
-
-  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
-    this->write_loss(row, total, this->args.out, keep);
-  }
-};
-
-template <class Element>
 struct BackwardBody : LossBody<Element> {
   using typename LossBody<Element>::T;
   using typename LossBody<Element>::Partial;
@@ -142,7 +123,7 @@ struct BackwardBody : LossBody<Element> {
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const RowArgs& args = this->args;
-    const bool knows_lse = this->knows_lse();
+    const bool knows_lse = KnowsLse(args);
     Partial total{};
     const bool skips = row.ignored && !(args.loss && args.lse);
     if (!skips && (!knows_lse || args.label_smoothing > 0)) {
@@ -159,7 +140,7 @@ struct BackwardBody : LossBody<Element> {
     const hn::ScalableTag<T> d;
     using V = hn::Vec<decltype(d)>;
     const RowArgs& args = this->args;
-    if (knows_lse()) {
+    if (KnowsLse(args)) {
       const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
       if (lse != minus_infinity<T>()) total.state = leaf(lse);
     }
@@ -167,10 +148,7 @@ struct BackwardBody : LossBody<Element> {
     if (state.d == T(0)) return row.dx.fill(columns, T(0));  // fully masked
     const T lse = static_cast<T>(logsumexp(total.state));
     const T smoothing = static_cast<T>(args.label_smoothing);
-    const double given =
-        args.dloss ? read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0)
-                   : 1;
-    const T dloss = static_cast<T>(given * args.dloss_scale);
+    const T dloss = static_cast<T>(GivenGradient(args, row.index));
     const V m = hn::Set(d, state.m);
     const V factor = hn::Set(d, (T(1) + T(2) * static_cast<T>(args.z_loss) * lse) / state.d);
     const V smooth = hn::Set(d, smoothing > T(0) ? smoothing / static_cast<T>(total.count) : T(0));
@@ -197,14 +175,11 @@ struct BackwardBody : LossBody<Element> {
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
     if (this->args.loss) this->write_loss(row, total, this->args.loss, keep);
   }
-
- private:
-  bool knows_lse() const { return this->args.lse && !this->args.loss; }
 };
 
 template <class T>
 void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
-  args.op == Op::cross_entropy ? Drive<ForwardBody<T>>(args, launch, team, memory)
+  args.op == Op::cross_entropy ? Drive<LossForward<LossBody<T>>>(args, launch, team, memory)
                                : Drive<BackwardBody<T>>(args, launch, team, memory);
 }
 

@@ -17,6 +17,7 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
+#include "ops/loss/cpu/loss-inl.hpp"
 #include "ops/loss/cpu/variants.hpp"
 #include "ops/loss/shares.hpp"
 #include "rows/cpu/drive-inl.hpp"
@@ -146,11 +147,7 @@ struct WeightedBody {
       if (row.has_target) total = with_target(total, row.weight, z);
       loss = loss_of(total, args.label_smoothing, args.z_loss, static_cast<double>(lse));
     }
-    if (args.row_losses != nullptr) {
-      args.row_losses[row.index - args.first_row] = loss;
-    } else {
-      write(row_data(args.space, to, row.index), to.dtype, 0, loss);
-    }
+    WriteLoss(args, to, row.index, loss);
   }
 
   // What some classes have of the labels, but for a target that is an index.
@@ -211,26 +208,6 @@ struct WeightedBody {
 };
 
 template <class Element>
-struct WeightedForward : WeightedBody<Element> {
-  using typename WeightedBody<Element>::T;
-  using typename WeightedBody<Element>::Partial;
-  using typename WeightedBody<Element>::Row;
-
-  Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
-    // An ignored row still has an lse, if somebody asked for it.
-    if (row.ignored && !this->args.lse) return Partial{};
-    return this->fold_classes(row, columns, keep, true);
-  }
-
-  void finish(const Row&, Partial, Columns, Keep<T>&) const {}
-  void hide(const Row&, Partial, Columns) const {}
-
-  void conclude(const Row& row, Partial total, Keep<T>& keep) const {
-    this->write_loss(row, total, this->args.out, keep);
-  }
-};
-
-template <class Element>
 struct WeightedBackward : WeightedBody<Element> {
   using typename WeightedBody<Element>::T;
   using typename WeightedBody<Element>::Partial;
@@ -239,8 +216,8 @@ struct WeightedBackward : WeightedBody<Element> {
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
     const RowArgs& args = this->args;
     const bool skips = row.ignored && !(args.loss && args.lse);
-    if (skips || (knows_lse() && !this->smooths() && row.has_target)) return Partial{};
-    return this->fold_classes(row, columns, keep, !knows_lse());
+    if (skips || (KnowsLse(args) && !this->smooths() && row.has_target)) return Partial{};
+    return this->fold_classes(row, columns, keep, !KnowsLse(args));
   }
 
   void finish(const Row& row, Partial total, Columns columns, Keep<T>& keep) const {
@@ -249,7 +226,7 @@ struct WeightedBackward : WeightedBody<Element> {
     using V = hn::Vec<decltype(d)>;
     const RowArgs& args = this->args;
     // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1.
-    if (knows_lse()) {
+    if (KnowsLse(args)) {
       const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
       total.state = lse == minus_infinity<T>() ? identity<T>() : leaf(lse);
     }
@@ -258,10 +235,7 @@ struct WeightedBackward : WeightedBody<Element> {
     if (row.has_target) total.share = static_cast<double>(row.weight);
     const Labels of = labels(total, args.label_smoothing);
     const double z_slope = 2 * args.z_loss * logsumexp(total.state);
-    const double given =
-        args.dloss ? read<double>(row_data(args.space, args.dloss, row.index), args.dloss.dtype, 0)
-                   : 1;
-    const T dloss = static_cast<T>(given * args.dloss_scale);
+    const T dloss = static_cast<T>(GivenGradient(args, row.index));
     const V m = hn::Set(d, static_cast<T>(total.state.m));
     const V factor = hn::Set(d, static_cast<T>((of.sum + z_slope) / weights));
     const V none = hn::Set(d, minus_infinity<T>());
@@ -291,14 +265,11 @@ struct WeightedBackward : WeightedBody<Element> {
   void conclude(const Row& row, Partial total, Keep<T>& keep) const {
     if (this->args.loss) this->write_loss(row, total, this->args.loss, keep);
   }
-
- private:
-  bool knows_lse() const { return this->args.lse && !this->args.loss; }
 };
 
 template <class T>
 void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
-  args.op == Op::cross_entropy ? Drive<WeightedForward<T>>(args, launch, team, memory)
+  args.op == Op::cross_entropy ? Drive<LossForward<WeightedBody<T>>>(args, launch, team, memory)
                                : Drive<WeightedBackward<T>>(args, launch, team, memory);
 }
 
