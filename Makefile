@@ -155,9 +155,9 @@ deb: build ## a Debian package of what `make install` installs, in dist/
 format: setup ## lay out C++ and Python
 	@scripts/check.sh --write
 
-check: setup-lint build/release/build.ninja ## layout, includes, ruff, mypy and clang-tidy, changing nothing (PARTS="format tidy")
-	cmake --build build/release --target onepass_build_info
-	@JOBS=$(JOBS) TREE=build/release scripts/check.sh $(PARTS)
+check: setup-lint build/tidy/build.ninja ## layout, includes, ruff, mypy and clang-tidy, changing nothing (PARTS="format tidy")
+	@cmake --build --preset tidy
+	@JOBS=$(JOBS) scripts/check.sh $(PARTS)
 
 readme: ## write the tables of README.md and docs/results.md, and the picture, from results/
 	scripts/readme.py --write

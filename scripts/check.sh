@@ -5,7 +5,8 @@
 #     layout    scripts/layout.py: 100 columns, 400 lines
 #     includes  scripts/floors.py: no include leads up or sideways
 #     python    ruff and mypy
-#     tidy      clang-tidy on every .cpp file, which takes minutes; TREE is a configured build tree
+#     tidy      clang-tidy on every .cpp file, which takes minutes; needs the tree build/tidy, which
+#               `make check` configures: clang cannot read headers that GCC has precompiled
 #   scripts/check.sh --write                     lays out C++ and Python
 # --if-possible: a part whose tools cannot be had says so in one line, and has not failed.
 # Tools but clang-tidy are those of scripts/requirements-check.txt, in build/python/check.
@@ -20,7 +21,7 @@ for argument; do
     --if-possible) if_possible=true ;;
     --write) write=true ;;
     format | layout | includes | python | tidy) parts+=("$argument") ;;
-    *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,13p' "$0" >&2; exit 2 ;;
   esac
 done
 ((${#parts[@]})) || parts=(format layout includes python tidy)
@@ -67,9 +68,9 @@ check_python() {
   "$venv/bin/mypy"
 }
 check_tidy() {
-  local tree="${TREE:-build/release}"
+  local tree=build/tidy
   [[ -n "$(command -v run-clang-tidy)" ]] || give_up "there is no run-clang-tidy: make setup-lint"
-  [[ -e $tree/compile_commands.json ]] || fail "$tree is not configured: run 'make build' first"
+  [[ -e $tree/compile_commands.json ]] || fail "$tree is not configured: run 'make check'"
   run-clang-tidy -quiet -p "$tree" -j "${JOBS:-2}" -extra-arg=-Wno-unknown-warning-option '\.cpp$'
 }
 
