@@ -130,7 +130,7 @@ void print(const std::vector<Results>& before, const std::vector<Results>& after
   Table means({{"op"}, {"problems", Align::right}, {"geometric mean of ratios", Align::right}});
   for (const auto& [op, mean] : geometric_means(comparison.rows)) {
     const auto count = std::ranges::count_if(
-        comparison.rows, [&op](const Compared& row) { return op == "all" || row.op == op; });
+        comparison.rows, [&op = op](const Compared& row) { return op == "all" || row.op == op; });
     means.add({op, fmt::format("{}", count), fmt::format("{:.4f}", mean)});
   }
   fmt::print("{}{}{}{}\n", means.text(), unmatched_text("before", comparison.only_before),
