@@ -120,8 +120,9 @@ set(ONEPASS_CUDA_ENABLED ON)
 message(STATUS
   "CUDA: ${CMAKE_CUDA_COMPILER_VERSION}, GPU parts for ${architectures}")
 
-# Compressed code is a quarter as large, and loads as quickly. The mildest of nvcc's fast ways makes attention up to 30 times
-# as slow (docs/facts/cpu.md), so the fastest is for code that only has to compile.
+# Compressed code is a quarter as large, and loads as quickly. The mildest of nvcc's fast ways
+# makes attention up to 30 times as slow (docs/facts/cpu.md), so the fastest is for code that
+# only has to compile.
 set(ONEPASS_CUDA_WAY --compress-mode=size)
 if(ONEPASS_CUDA_QUICK AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
   set(ONEPASS_CUDA_WAY --Ofast-compile=max --compress-mode=none)

@@ -20,7 +20,8 @@ FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatc
 # Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them
 # includes another.
 WINGS = {"cpu", "gpu", "walk"}
-# Lines of our headers that the first step of a walk may stand on, so that it can be read from the ground up.
+# Lines of our headers that the first step of a walk may stand on, so that it can be read from the
+# ground up.
 FIRST_STEPS = {
     "src/ops/softmax/walk/00_naive.cu": 600,
     "src/ops/select/walk/00_unfused.cu": 900,
@@ -100,8 +101,10 @@ def too_tall(root, arrows):
     for name, most in FIRST_STEPS.items():
         if not (root / name).is_file():
             continue
-        lines = sum(len(header.read_text(encoding="utf-8").splitlines())
-                    for header in headers_below(arrows, root / name))
+        lines = sum(
+            len(header.read_text(encoding="utf-8").splitlines())
+            for header in headers_below(arrows, root / name)
+        )
         if lines > most:
             yield f"{name}: stands on {lines} lines of headers, {most} at most"
 

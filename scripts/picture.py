@@ -1,7 +1,7 @@
-"""The README's picture: softmax beside its peers on a GPU, as an SVG drawn from results/h200/python_peers.json.
+"""The README's picture: softmax beside its peers on a GPU, as an SVG of python_peers.json.
 
-One panel per dtype: percent of a copy over columns. It brings its own background and follows the reader's colour
-scheme, so it reads on light and on dark pages.
+One panel per dtype: percent of a copy over columns. It brings its own background and follows the
+reader's colour scheme, so it reads on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ def style() -> str:
         "polyline { fill: none; stroke-width: 1.6 }",
         "polyline.onepass { stroke-width: 3 }",
     ]
-    dark = ["rect { fill: #0d1117 }", "text { fill: #f0f6fc }", ".soft { fill: #9198a1 }", ".grid { stroke: #3d444d }"]
+    dark = [
+        "rect { fill: #0d1117 }",
+        "text { fill: #f0f6fc }",
+        ".soft { fill: #9198a1 }",
+        ".grid { stroke: #3d444d }",
+    ]
     for peer, (_, on_light, on_dark, dashes) in LINES.items():
         light.append(f".{css(peer)} {{ stroke: {on_light}; stroke-dasharray: {dashes} }}")
         dark.append(f".{css(peer)} {{ stroke: {on_dark} }}")
@@ -56,7 +61,8 @@ def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "sof
 
 
 def polyline(peer: str, points: Iterable[tuple[float, float]]) -> str:
-    return f'<polyline class="{css(peer)}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
+    corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return f'<polyline class="{css(peer)}" points="{corners}"/>'
 
 
 def grid_line(x1: float, y1: float, x2: float, y2: float) -> str:
@@ -93,7 +99,12 @@ def panel(rows: list[Row], dtype: str, left: float, right: float) -> list[str]:
             raise Disagreement(f"python_peers.json: no {peer} in {dtype}")
         if not all(row["right"] for row in own):
             raise Disagreement(f"python_peers.json: {peer} in {dtype} is off by more than rounding")
-        lines.append(polyline(peer, [(x_of(row["cols"]), y_of(100 * copy[row["cols"]] / row["us"])) for row in own]))
+        lines.append(
+            polyline(
+                peer,
+                [(x_of(row["cols"]), y_of(100 * copy[row["cols"]] / row["us"])) for row in own],
+            )
+        )
     return lines
 
 
@@ -109,21 +120,33 @@ def legend() -> list[str]:
 
 
 def caption(environment: Row) -> list[str]:
-    versions = f"PyTorch {environment['torch']}, Triton {environment['triton']}, CUDA {environment['cuda']}"
+    versions = ", ".join(
+        f"{name} {environment[key]}"
+        for name, key in (("PyTorch", "torch"), ("Triton", "triton"), ("CUDA", "cuda"))
+    )
     return [
         f"{environment['gpu']}, {versions}, commit {environment['commit'][:12]}.",
-        "Medians on cold caches, called from Python in one process: results/h200/python_peers.json.",
+        "Medians on cold caches, called from Python in one process: "
+        "results/h200/python_peers.json.",
     ]
 
 
 def svg(result: Row) -> str:
-    rows = [row for row in result["rows"] if row["op"] == "softmax" and "us" in row]  # a peer may be absent
+    rows = [
+        row for row in result["rows"] if row["op"] == "softmax" and "us" in row
+    ]  # a peer may be absent
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'width="{WIDTH}" height="{HEIGHT}">',
         "<title>softmax beside its peers, in percent of the rate of a copy</title>",
         f"<style>{style()}</style>",
         f'<rect width="{WIDTH}" height="{HEIGHT}"/>',
-        text(PANELS[0][0], 22, "Rate in percent of a copy of the same bytes: higher is better", kind=""),
+        text(
+            PANELS[0][0],
+            22,
+            "Rate in percent of a copy of the same bytes: higher is better",
+            kind="",
+        ),
         *legend(),
     ]
     for dtype, (left, right) in zip(DTYPES, PANELS):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md and docs/results.md and the README's picture from results/, or checks that they agree.
+"""Writes the tables of README.md and docs/results.md and the README's picture from results/.
 
     scripts/readme.py --write    rewrite the tables and docs/pictures/softmax.svg
-    scripts/readme.py --check    exit 1, with the difference, when one of them disagrees with results/
+    scripts/readme.py --check    exit 1, with the difference, when one disagrees with results/
 
 A table stands between two markers. The first names a result file, and the table is made of
 results/<machine>/<name>.json of every machine that has one:
@@ -10,8 +10,8 @@ results/<machine>/<name>.json of every machine that has one:
     <!-- results:softmax_cpu -->
     <!-- /results -->
 
-Two names have a form of their own: `summary`, one line per op with its best and its worst, and `python_peers`,
-one column per peer.
+Two names have a form of their own: `summary`, one line per op with its best and its worst, and
+`python_peers`, one column per peer.
 """
 
 import math
@@ -26,11 +26,15 @@ PICTURE = "docs/pictures/softmax.svg"
 PYTHON_PEERS = "h200/python_peers.json"
 LIBRARIES = {"onednn": "oneDNN", "cudnn": "cuDNN"}  # peers, by how their variants' names begin
 
-# The README's table: what, the result file, its ops (all when empty), and the peer (a copy when empty).
+# The README's table: what, the result file, its ops (all when empty), the peer (empty: a copy).
 SUMMARY = [
     ("softmax", "h200/row_ops", ["softmax"], "cudnn"),
-    ("gradients and losses", "h200/row_ops", ["softmax_backward", "cross_entropy", "cross_entropy_backward",
-                                              "logsumexp"], ""),
+    (
+        "gradients and losses",
+        "h200/row_ops",
+        ["softmax_backward", "cross_entropy", "cross_entropy_backward", "logsumexp"],
+        "",
+    ),
     ("topk", "h200/topk", ["topk"], ""),
     ("sample", "h200/topk", ["sample"], ""),
     ("gate", "h200/topk", ["gate"], ""),
@@ -50,7 +54,11 @@ def library(rows):
 
 def options(row):
     """The options that a row's problem names."""
-    return [word for word in row["problem"].split()[3:] if "device=" not in word and "threads=" not in word]
+    return [
+        word
+        for word in row["problem"].split()[3:]
+        if "device=" not in word and "threads=" not in word
+    ]
 
 
 def key(row):
@@ -82,9 +90,14 @@ def ratios(rows, ours, beside):
 
 def percents(rows, ours):
     """By key: our rate in percent of a copy's."""
-    copies = {key(row): row["gbps"] for row in rows if row["role"] == "peer" and row["variant"] == "copy"}
-    return {key(row): row.get("percent_of_copy") or 100 * row["gbps"] / copies[key(row)]
-            for row in ours if row.get("percent_of_copy") or key(row) in copies}
+    copies = {
+        key(row): row["gbps"] for row in rows if row["role"] == "peer" and row["variant"] == "copy"
+    }
+    return {
+        key(row): row.get("percent_of_copy") or 100 * row["gbps"] / copies[key(row)]
+        for row in ours
+        if row.get("percent_of_copy") or key(row) in copies
+    }
 
 
 def geometric_mean(values):
@@ -92,7 +105,7 @@ def geometric_mean(values):
 
 
 def table(path):
-    """One machine's table, as lines of Markdown: one line per problem, a group of columns per number of threads."""
+    """One machine's table in Markdown: a line per problem, a group of columns per thread count."""
     result = tables.load(path)
     rows = result["rows"]
     ours = chosen(path, rows)
@@ -100,7 +113,9 @@ def table(path):
     ratio_of, percent_of = ratios(rows, ours, beside), percents(rows, ours)
     several_ops = len({(row["op"], *options(row)) for row in ours}) > 1
     multiplies = any(row.get("tflops") for row in ours)  # then a copy is no measure
-    flops, scale = ("TFLOP/s", 1) if max(row.get("tflops") or 0 for row in ours) >= 1 else ("GFLOP/s", 1000)
+    flops, scale = (
+        ("TFLOP/s", 1) if max(row.get("tflops") or 0 for row in ours) >= 1 else ("GFLOP/s", 1000)
+    )
 
     counts = sorted({row["threads"] for row in ours})
     columns = ["op"] if several_ops else []
@@ -115,31 +130,49 @@ def table(path):
         if not multiplies:
             numbers["% of copy"] = f"{percent_of[key(row)]:.0f}" if key(row) in percent_of else NONE
         if beside:
-            numbers[f"× {LIBRARIES[beside]}"] = f"{ratio_of[key(row)]:.2f}" if key(row) in ratio_of else NONE
+            numbers[f"× {LIBRARIES[beside]}"] = (
+                f"{ratio_of[key(row)]:.2f}" if key(row) in ratio_of else NONE
+            )
         problem = [" ".join([row["op"], *options(row)])] if several_ops else []
         problem += [tables.shape_text(row["shape"]), row["dtype"]]
         cells.setdefault(tuple(problem), {})[row["threads"]] = numbers
     names = list(numbers)  # the same for every row
     for count in counts:
         threads = f"{count} thread" + ("s" if count > 1 else "") + ": "
-        columns += [threads + names[0] if count else names[0], *names[1:]]  # a GPU has no threads to count
-    body = [[*problem, *(by_count.get(count, {}).get(name, NONE) for count in counts for name in names)]
-            for problem, by_count in cells.items()]
+        columns += [
+            threads + names[0] if count else names[0],
+            *names[1:],
+        ]  # a GPU has no threads to count
+    body = [
+        [*problem, *(by_count.get(count, {}).get(name, NONE) for count in counts for name in names)]
+        for problem, by_count in cells.items()
+    ]
     lines = [tables.machine_line(path, result), "", *tables.markdown(columns, text_columns, body)]
     if ratio_of:
-        lines += ["", f"Geometric mean over {LIBRARIES[beside]}: {geometric_mean(ratio_of.values()):.2f}×, "
-                      f"lowest {min(ratio_of.values()):.2f}×."]
+        lines += [
+            "",
+            f"Geometric mean over {LIBRARIES[beside]}: {geometric_mean(ratio_of.values()):.2f}×, "
+            f"lowest {min(ratio_of.values()):.2f}×.",
+        ]
     return lines
 
 
 def best_and_worst(what, where, beside, values, unit):
     """A line of the summary. values: (number, problem) pairs."""
+
     def cell(value):
         return f"{value[0]:.{2 if unit == '×' and value[0] < 10 else 0}f}{unit} at {value[1]}"
 
     mean = geometric_mean([value for value, _ in values])
-    return [what, where, beside, str(len(values)), f"{mean:.{2 if unit == '×' else 0}f}{unit}",
-            cell(max(values)), cell(min(values))]
+    return [
+        what,
+        where,
+        beside,
+        str(len(values)),
+        f"{mean:.{2 if unit == '×' else 0}f}{unit}",
+        cell(max(values)),
+        cell(min(values)),
+    ]
 
 
 def summary(results):
@@ -151,12 +184,26 @@ def summary(results):
         def line(path=path, what=what, ops=ops, beside=beside):
             rows = tables.load(path)["rows"]
             most = max(row["threads"] for row in rows)
-            ours = [row for row in chosen(path, rows) if row["op"] in (ops or [row["op"]]) and row["threads"] == most]
+            ours = [
+                row
+                for row in chosen(path, rows)
+                if row["op"] in (ops or [row["op"]]) and row["threads"] == most
+            ]
             numbers = ratios(rows, ours, beside) if beside else percents(rows, ours)
-            where = path.parent.name.replace("-", " ").title() + (f", {most} threads" if most else "")
-            values = [(numbers[key(row)], " ".join([tables.shape_text(row["shape"]), row["dtype"], *options(row)]))
-                      for row in ours if key(row) in numbers]
-            return best_and_worst(what, where, LIBRARIES.get(beside, "a copy"), values, "×" if beside else " %")
+            where = path.parent.name.replace("-", " ").title() + (
+                f", {most} threads" if most else ""
+            )
+            values = [
+                (
+                    numbers[key(row)],
+                    " ".join([tables.shape_text(row["shape"]), row["dtype"], *options(row)]),
+                )
+                for row in ours
+                if key(row) in numbers
+            ]
+            return best_and_worst(
+                what, where, LIBRARIES.get(beside, "a copy"), values, "×" if beside else " %"
+            )
 
         body.append(tables.guarded(path, line))
     path = results / PYTHON_PEERS
@@ -170,16 +217,24 @@ def python_times(path):
     times = {}
     for row in tables.load(path, schema=None)["rows"]:
         if "us" in row:
-            times.setdefault((row["dtype"], f"{row['rows']}×{row['cols']}"), {})[row["peer"]] = row["us"]
+            problem = (row["dtype"], f"{row['rows']}×{row['cols']}")
+            times.setdefault(problem, {})[row["peer"]] = row["us"]
     return times
 
 
 def python_line(path):
     peers = [peer for peer in picture.LINES if peer != "onepass"]
-    values = [(min(of[peer] for peer in peers) / of["onepass"], f"{shape} {dtype}")
-              for (dtype, shape), of in python_times(path).items()]
-    return best_and_worst("softmax, from Python", "H200", "the fastest of " + ", ".join(
-        picture.LINES[peer][0].split(" (")[0] for peer in peers), values, "×")
+    values = [
+        (min(of[peer] for peer in peers) / of["onepass"], f"{shape} {dtype}")
+        for (dtype, shape), of in python_times(path).items()
+    ]
+    return best_and_worst(
+        "softmax, from Python",
+        "H200",
+        "the fastest of " + ", ".join(picture.LINES[peer][0].split(" (")[0] for peer in peers),
+        values,
+        "×",
+    )
 
 
 def python_peers(path):
@@ -187,10 +242,13 @@ def python_peers(path):
     result = tables.load(path, schema=None)
     times = python_times(path)
     peers = list(dict.fromkeys(peer for of in times.values() for peer in of))
-    body = [[shape, dtype, *(significant(of[peer]) if peer in of else NONE for peer in peers)]
-            for (dtype, shape), of in times.items()]
+    body = [
+        [shape, dtype, *(significant(of[peer]) if peer in of else NONE for peer in peers)]
+        for (dtype, shape), of in times.items()
+    ]
     where = result["environment"]
-    about = f"**{where['gpu']}** (torch {where['torch']}, Triton {where['triton']}, commit {where['commit'][:12]})"
+    versions = f"torch {where['torch']}, Triton {where['triton']}, commit {where['commit'][:12]}"
+    about = f"**{where['gpu']}** ({versions})"
     return [about, "", "Microseconds.", "", *tables.markdown(["shape", "dtype", *peers], 2, body)]
 
 

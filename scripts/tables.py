@@ -99,19 +99,33 @@ def guarded(path, make):
 
 
 def run(tool, pages, about, block, optional=False, files=None):
-    """The command line: --write or --check the pages. block(results folder, name) makes a table. files are written
-    whole: by path, the function that makes the text from the results folder."""
+    """The command line: --write or --check the pages. block(results folder, name) makes a table.
+    files are written whole: by path, the function that makes the text from the results folder."""
     files = files or {}
     parser = argparse.ArgumentParser(prog=f"{tool}.py", description=about)
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--write", action="store_true", help=f"rewrite the tables in {', '.join(pages)}"
-                        + (f", and {', '.join(files)}" if files else ""))
-    action.add_argument("--check", action="store_true", help="exit 1 when one of them disagrees with results/")
-    parser.add_argument("--root", type=pathlib.Path, help="the tree; default: this script's",
-                        default=pathlib.Path(__file__).resolve().parent.parent)
+    action.add_argument(
+        "--write",
+        action="store_true",
+        help=f"rewrite the tables in {', '.join(pages)}"
+        + (f", and {', '.join(files)}" if files else ""),
+    )
+    action.add_argument(
+        "--check", action="store_true", help="exit 1 when one of them disagrees with results/"
+    )
+    parser.add_argument(
+        "--root",
+        type=pathlib.Path,
+        help="the tree; default: this script's",
+        default=pathlib.Path(__file__).resolve().parent.parent,
+    )
     arguments = parser.parse_args()
-    return max([*(run_page(tool, page, arguments, block, optional) for page in pages),
-                *(run_file(tool, name, arguments, make) for name, make in files.items())])
+    return max(
+        [
+            *(run_page(tool, page, arguments, block, optional) for page in pages),
+            *(run_file(tool, name, arguments, make) for name, make in files.items()),
+        ]
+    )
 
 
 def run_page(tool, page, arguments, block, optional):

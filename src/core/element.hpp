@@ -1,4 +1,5 @@
-// The 16-bit elements as they are stored: bits alone. Conversions: core/number.hpp, core/cuda/element.cuh.
+// The 16-bit elements as they are stored: bits alone. Conversions: core/number.hpp,
+// core/cuda/element.cuh.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,16 @@
-// The state of a row too long for a float's sum: the same merge, without what its additions round off.
+// The state of a row too long for a float's sum: the same merge, without what its
+// additions round off.
 #pragma once
 
 #include "core/state.hpp"
 
 namespace onepass {
 
-// The state of a long row, merged from many. A sum of equal terms rounds the same way at every step, and a sum of 1 takes
-// any number of terms below half its ulp without a trace: so the sum is a double, and what its additions round off is
-// kept beside it. m is not quite the maximum: it follows only when that leaves it by more than kSlack, as a maximum that
-// creeps would have the sum rescaled, and rounded, at every step.
+// The state of a long row, merged from many. A sum of equal terms rounds the same way at every
+// step, and a sum of 1 takes any number of terms below half its ulp without a trace: so the sum is
+// a double, and what its additions round off is kept beside it. m is not quite the maximum: it
+// follows only when that leaves it by more than kSlack, as a maximum that creeps would have the sum
+// rescaled, and rounded, at every step.
 struct LongState {
   static constexpr double kSlack = 1;
 

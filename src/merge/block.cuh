@@ -1,4 +1,5 @@
-// The merge across a block: warps fold by themselves and meet once. Blocks are whole warps, of any number up to 32.
+// The merge across a block: warps fold by themselves and meet once. Blocks are whole warps, of any
+// number up to 32.
 #pragma once
 
 #include "merge/warp.cuh"

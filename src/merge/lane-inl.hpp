@@ -17,10 +17,10 @@
 #include <iterator>
 #include <type_traits>
 
+#include "core/long_state.hpp"
 #include "core/simd/exp-inl.hpp"
 #include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
-#include "core/long_state.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {

@@ -1,4 +1,5 @@
-// Sums of many terms in one thread that lose no digits to their number: in halves, and tile after tile.
+// Sums of many terms in one thread that lose no digits to their number: in halves, and
+// tile after tile.
 #pragma once
 
 #include "core/long_state.hpp"
@@ -6,7 +7,8 @@
 
 namespace onepass {
 
-// In halves, so that a term goes through log2 N additions and not through N: fewer roundings, and none waits for all before it.
+// In halves, so that a term goes through log2 N additions and not through N: fewer roundings, and
+// none waits for all before it.
 template <class T, int N>
 __device__ inline T pairwise_sum(const T (&terms)[N]) {
   if constexpr (N == 1) {
@@ -20,9 +22,9 @@ __device__ inline T pairwise_sum(const T (&terms)[N]) {
   }
 }
 
-// What a thread folds tile after tile into. Where the tiles are many, rounding would add up: a sum of equal terms rounds
-// the same way at every step, and one of 1 takes any number of terms below half its ulp without a trace. So what an
-// addition rounds off is kept, and counted in the end.
+// What a thread folds tile after tile into. Where the tiles are many, rounding would add up: a sum
+// of equal terms rounds the same way at every step, and one of 1 takes any number of terms below
+// half its ulp without a trace. So what an addition rounds off is kept, and counted in the end.
 template <class Join>
 class Running {
  public:
@@ -60,7 +62,8 @@ class Running<Add<T>> {
   T lost_ = 0;
 };
 
-// The reference follows the maximum only when that leaves it by more than LongState::kSlack, for LongState's reason.
+// The reference follows the maximum only when that leaves it by more than LongState::kSlack, for
+// LongState's reason.
 template <class T>
 class Running<Merge<T>> {
  public:

@@ -16,8 +16,9 @@ __device__ inline State<T> exchange(State<T> value, int distance) {
   return {exchange(value.m, distance), exchange(value.d, distance)};
 }
 
-// Each of `lanes` neighbours, a power of two, brings a value and leaves with the fold of all: two lanes that
-// meet compute the same bits, because the operators commute. All groups of the warp at once.
+// Each of `lanes` neighbours, a power of two, brings a value and leaves with the fold of
+// all: two lanes that meet compute the same bits, because the operators commute. All groups
+// of the warp at once.
 template <class Join>
 __device__ inline typename Join::Value group_fold(typename Join::Value mine, Join join, int lanes) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
@@ -26,8 +27,8 @@ __device__ inline typename Join::Value group_fold(typename Join::Value mine, Joi
   return mine;
 }
 
-// States meet more cheaply: first all maxima, then every state is brought to the common one, once, and
-// then only sums are left to add.
+// States meet more cheaply: first all maxima, then every state is brought to the common one, once,
+// and then only sums are left to add.
 template <class T>
 __device__ inline State<T> group_fold(State<T> mine, Merge<T>, int lanes) {
   T m = mine.m;

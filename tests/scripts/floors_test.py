@@ -76,14 +76,21 @@ class Arrows(unittest.TestCase):
             )
 
     def test_a_walk_on_what_ships(self):
-        self.only({"src/ops/softmax/walk/a.cu": ["rows/gpu/b.cuh"], "src/rows/gpu/b.cuh": []},
-                  "walk includes rows/gpu, which is what ships")
+        self.only(
+            {"src/ops/softmax/walk/a.cu": ["rows/gpu/b.cuh"], "src/rows/gpu/b.cuh": []},
+            "walk includes rows/gpu, which is what ships",
+        )
 
     def test_a_first_step_that_stands_too_high(self):
         step = "src/ops/softmax/walk/00_naive.cu"
-        below = {"src/core/a.hpp": [f"core/{n}.hpp" for n in range(400)],
-                 **{f"src/core/{n}.hpp": [f"core/{n + 1}.hpp"] for n in range(400)}, "src/core/400.hpp": []}
-        self.only({step: ["core/a.hpp"], **below}, f"{step}: stands on 800 lines of headers, 600 at most")
+        below = {
+            "src/core/a.hpp": [f"core/{n}.hpp" for n in range(400)],
+            **{f"src/core/{n}.hpp": [f"core/{n + 1}.hpp"] for n in range(400)},
+            "src/core/400.hpp": [],
+        }
+        self.only(
+            {step: ["core/a.hpp"], **below}, f"{step}: stands on 800 lines of headers, 600 at most"
+        )
 
     def test_what_is_not_there(self):
         self.only({"src/core/a.cu": ["core/b.cuh"]}, "does not exist")

@@ -54,7 +54,9 @@ class _Mapping:
         past = [self.node.inputs[name] for name in ("past_key", "past_value")]
         past = past if self.layout == "bhsd" else [array.swapaxes(1, 2) for array in past]
         self.arrays[1:] = [np.concatenate(pair, self.tokens) for pair in zip(past, self.arrays[1:])]
-        self.adapted.append("the caller concatenates past and keys: ours has one cache, with `lengths`")
+        self.adapted.append(
+            "the caller concatenates past and keys: ours has one cache, with `lengths`"
+        )
 
     def _fill_mask(self) -> None:
         if "attn_mask" not in self.node.inputs:
@@ -109,7 +111,9 @@ class _Mapping:
         ]
         # Before the mask's: dims are looked at first.
         says = "q: dim" if q.shape[-1] % 8 else "v: shape"
-        self.refusals.insert(0, Refusal("v of a dim of its own, or a dim that 8 does not divide", ValueError, says))
+        self.refusals.insert(
+            0, Refusal("v of a dim of its own, or a dim that 8 does not divide", ValueError, says)
+        )
         self.adapted.append("heads are padded with zeros: ours need one dim, a multiple of 8")
 
     def _call(self, arrays: list[np.ndarray], options: dict[str, Any]) -> np.ndarray:

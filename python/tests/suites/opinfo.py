@@ -80,7 +80,9 @@ def _hide(mapped: Mapped, x: Tensor, dims: Any, mask: Tensor, value: float) -> N
     if x.dim() and not visible.any(dims, keepdim=True).all():
         empty = ~visible.any(dims, keepdim=True)
         mapped.adapted = ("a fully masked row gives 0, or −inf for a logarithm: theirs gives NaN",)
-        mapped.expected = lambda result: torch.where(empty.broadcast_to(result.shape), value, result)
+        mapped.expected = lambda result: torch.where(
+            empty.broadcast_to(result.shape), value, result
+        )
 
 
 def _logsumexp(
@@ -155,7 +157,9 @@ def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     else:
         result = Mapped(
             lambda x: onepass.torch.topk(x, k, dim=dim, sorted=sorted),
-            refusal=Refusal("another dimension than the last", TypeError, "unexpected keyword argument"),
+            refusal=Refusal(
+                "another dimension than the last", TypeError, "unexpected keyword argument"
+            ),
             adapted=("the dimension is moved last: ours selects along that one",),
             instead=instead,
         )

@@ -122,7 +122,11 @@ def _losses() -> Iterator[Case]:
     taken = "cross_entropy: int32 targets", *both(x, target.int())
     yield _taken(*taken, lambda: F.cross_entropy(x, target), "int32 classes are accepted")
     taken = "cross_entropy: targets with a dimension of one class", *both(x, target[:, None])
-    yield _taken(*taken, lambda: F.cross_entropy(x, target), "the class dimension may stay, with an extent of 1")
+    yield _taken(
+        *taken,
+        lambda: F.cross_entropy(x, target),
+        "the class dimension may stay, with an extent of 1",
+    )
 
 
 def _choices() -> Iterator[Case]:
@@ -176,8 +180,13 @@ def _attention() -> Iterator[Case]:
     yield refused("a mask of another shape", "mask", q, k, k, mask[:, :5])
     yield refused("a mask of integers", "mask", q, k, k, mask.long())
     grouped = "attention: grouped heads, not asked for"
-    same = lambda: F.scaled_dot_product_attention(q, k[:, :2], k[:, :2], enable_gqa=True)  # noqa: E731
-    yield _taken(grouped, *both(q, k[:, :2], k[:, :2]), same, "fewer KV heads mean GQA, without a switch")
+
+    def same():
+        return F.scaled_dot_product_attention(q, k[:, :2], k[:, :2], enable_gqa=True)
+
+    yield _taken(
+        grouped, *both(q, k[:, :2], k[:, :2]), same, "fewer KV heads mean GQA, without a switch"
+    )
     causal = mask.tril(3)
     yield taken(
         "a mask beside the diagonal",

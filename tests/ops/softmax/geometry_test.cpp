@@ -322,7 +322,8 @@ TEST(GeometryTest, FewLongRowsFillTheProcessors) {
   const ops::softmax::WalkLaunch single =
       geometry::split_k_single(problem_of(1000, 1 << 20, DType::f32), h200);
   EXPECT_LE(single.blocks, h200.gpu.processors * ops::softmax::kResidentBlocks);
-  EXPECT_LE(ops::softmax::kResidentBlocks * ops::softmax::kSplitThreads, h200.gpu.processor_threads);
+  EXPECT_LE(ops::softmax::kResidentBlocks * ops::softmax::kSplitThreads,
+            h200.gpu.processor_threads);
 }
 
 TEST(GeometryTest, MoreRowsThanBlocksThereMayBe) {

@@ -4,11 +4,11 @@
 //         scale (and −inf over what a causal mask hides), softmax, round to 16 bits, weights · v,
 //         round to o's dtype. Each reads what the one before wrote.
 // Versus  nothing: this is where the walk begins.
-// Bytes   a score is 4 bytes and is written three times and read three times, then 2 bytes once each: 28 bytes for
-//         each pair of a query and a key, where q, k, v and o are 8 · dim for each query. The softmax's second
-//         look at a row comes from a cache.
-// Limits  sm_80; f16, bf16; dims in multiples of 16 up to 256; tokens at multiples of 16 bytes; scale, causal, grouped
-//         heads; up to 8 GiB of workspace.
+// Bytes   a score is 4 bytes and is written three times and read three times, then 2 bytes once
+//         each: 28 bytes for each pair of a query and a key, where q, k, v and o are 8 · dim for
+//         each query. The softmax's second look at a row comes from a cache.
+// Limits  sm_80; f16, bf16; dims in multiples of 16 up to 256; tokens at multiples of 16 bytes;
+//         scale, causal, grouped heads; up to 8 GiB of workspace.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
 #include "ops/attention/walk/matrices.cuh"
@@ -17,8 +17,8 @@ namespace onepass::ops::attention {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void scale_scores(
-    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kWideThreads)
+    scale_scores(const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   const QueryRow<T> row(a, m);
   for_each(row.keys, [&](int key) {
     float& z = row.scores[key];
@@ -27,8 +27,8 @@ __global__ __launch_bounds__(kWideThreads) void scale_scores(
 }
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void softmax(const __grid_constant__ Attention<T> a,
-                                                        const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kWideThreads)
+    softmax(const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   __shared__ BlockMerge::Scratch of_warp;
   const QueryRow<T> row(a, m);
   State<float> mine = identity<float>();
@@ -38,8 +38,8 @@ __global__ __launch_bounds__(kWideThreads) void softmax(const __grid_constant__ 
 }
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void convert_weights(
-    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kWideThreads)
+    convert_weights(const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   const QueryRow<T> row(a, m);
   for_each(row.filled,
            [&](int key) { row.weights[key] = narrow<T>(key < row.keys ? row.scores[key] : 0.F); });

@@ -16,8 +16,9 @@ namespace onepass::ops::attention {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void fused_softmax_kernel(
-    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kWideThreads)
+    fused_softmax_kernel(const __grid_constant__ Attention<T> a,
+                         const __grid_constant__ Matrices<T> m) {
   __shared__ BlockMerge::Scratch of_warp;
   const QueryRow<T> row(a, m);
   State<float> mine = identity<float>();

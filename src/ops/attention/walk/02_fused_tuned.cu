@@ -35,8 +35,9 @@ __device__ inline void load_logits(const QueryRow<T>& row, int i, float (&z)[kSc
 }
 
 template <class T>
-__global__ __launch_bounds__(kTunedThreads) void fused_tuned_kernel(
-    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kTunedThreads)
+    fused_tuned_kernel(const __grid_constant__ Attention<T> a,
+                       const __grid_constant__ Matrices<T> m) {
   __shared__ BlockMerge::Scratch of_warp;
   const QueryRow<T> row(a, m);
   const int seen = (row.end + kScores - 1) / kScores;  // eights with a key that is seen

@@ -1,15 +1,17 @@
 // attention/03_flash_wmma: scores never in memory.
 //
-// Idea    a block has 64 queries and walks over tiles of 64 keys. It computes the tile's scores, merges them into the
-//         state that each row has so far, and adds the tile's weighted values to the row's sums, which shrink by
-//         what the maximum has grown. Rows are divided by their d at the end, once.
-// Versus  02_fused_tuned: one launch in place of five, and nothing as large as queries × keys anywhere. kᵀ is k read by
-//         columns. Tiles that a causal mask hides altogether are not computed.
-// Bytes   q and o once; k and v once a tile of queries, from L2 where a head's fit there. A fragment's layout is
-//         unknown, and a row of one cannot be scaled: so scores, weights and sums lie in shared memory, where every
-//         tile reads and writes all of the sums twice.
-// Limits  sm_80; f16, bf16; dims in multiples of 16 up to 256 as far as the tiles fit into shared memory; tokens at
-//         multiples of 16 bytes; scale, causal, grouped heads.
+// Idea    a block has 64 queries and walks over tiles of 64 keys. It computes the tile's scores,
+//         merges them into the state that each row has so far, and adds the tile's weighted values
+//         to the row's sums, which shrink by what the maximum has grown. Rows are divided by their
+//         d at the end, once.
+// Versus  02_fused_tuned: one launch in place of five, and nothing as large as queries ×
+//         keys anywhere. kᵀ is k read by columns. Tiles that a causal mask hides altogether
+//         are not computed.
+// Bytes   q and o once; k and v once a tile of queries, from L2 where a head's fit there. A
+//         fragment's layout is unknown, and a row of one cannot be scaled: so scores, weights and
+//         sums lie in shared memory, where every tile reads and writes all of the sums twice.
+// Limits  sm_80; f16, bf16; dims in multiples of 16 up to 256 as far as the tiles fit into shared
+//         memory; tokens at multiples of 16 bytes; scale, causal, grouped heads.
 // Proof   `onepass verify attention`; numbers: docs/walk/attention.md.
 
 #include "core/state.hpp"
@@ -74,7 +76,8 @@ __device__ inline void multiply_keys(const Tiles<T>& t, int first_row, int dim) 
   }
 }
 
-// Scores become weights against the maximum of all tiles so far, and the sums from before shrink to it.
+// Scores become weights against the maximum of all tiles so far, and the sums from
+// before shrink to it.
 template <class T>
 __device__ inline void absorb(const Tiles<T>& t, const Attention<T>& a, int first_query,
                               int first_key, State<float> (&state)[kRounds]) {
@@ -143,8 +146,8 @@ struct Place {
 };
 
 template <class T>
-__global__ __launch_bounds__(kFlashThreads) void flash_wmma_kernel(
-    const __grid_constant__ Attention<T> a) {
+__global__ void __launch_bounds__(kFlashThreads)
+    flash_wmma_kernel(const __grid_constant__ Attention<T> a) {
   extern __shared__ __align__(128) std::byte memory[];
   const auto queries = static_cast<int>(a.queries);
   const auto all_keys = static_cast<int>(a.keys);

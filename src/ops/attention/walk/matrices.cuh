@@ -1,5 +1,6 @@
-// What 00 to 02 have in common: their matrices in the workspace, the launches around the softmax, and the blocks that
-// have a row of scores each. The softmax itself is one per file, in reading order.
+// What 00 to 02 have in common: their matrices in the workspace, the launches around the
+// softmax, and the blocks that have a row of scores each. The softmax itself is one per file,
+// in reading order.
 #pragma once
 
 #include "core/state.hpp"
@@ -86,11 +87,11 @@ Status launch_rows(void (*kernel)(Attention<T>, Matrices<T>), const Attention<T>
 inline constexpr int kTurn = 32;  // rows and columns that a block turns
 inline constexpr int kTurnRows = 8;
 
-// kᵀ, so that both products multiply rows by columns. A tile goes through shared memory: rows are read along their
-// columns and written along their keys, both in whole lines.
+// kᵀ, so that both products multiply rows by columns. A tile goes through shared memory: rows are
+// read along their columns and written along their keys, both in whole lines.
 template <class T>
-__global__ __launch_bounds__(kTurn* kTurnRows) void transpose(
-    const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
+__global__ void __launch_bounds__(kTurn* kTurnRows)
+    transpose(const __grid_constant__ Attention<T> a, const __grid_constant__ Matrices<T> m) {
   __shared__ T tile[kTurn][kTurn + 2];  // an odd number of words: no bank twice
   const int lane = static_cast<int>(threadIdx.x) % kTurn;
   const int first = static_cast<int>(threadIdx.x) / kTurn;
@@ -158,26 +159,18 @@ __global__ void convert_sums(const __grid_constant__ Attention<T> a,
   for_each(a.dim, [&](int i) { o[i] = narrow<T>(row.sums[i]); });
 }
 
-// The launches of a step, one after the other, until one fails.
-template <class... Launches>
-Status in_order(Launches... launches) {
-  Status status;
-  ((status.ok() ? void(status = launches()) : void()), ...);
-  return status;
-}
-
-// All of a step, given the kernels between the two products.
+// All of a step, given the kernels between the two products; it ends with the first that fails.
 template <class T, class... Kernels>
 Status attend_in_memory(const Attention<T>& a, const Call& call, const WalkLaunch& how,
                         Kernels... kernels) {
   const Matrices<T> m = matrices_of(a, call.workspace);
   WalkLaunch last = how;  // a row of sums has a thread for each of up to 256 columns
   last.threads = static_cast<int>(round_up(a.dim, 32));
-  return in_order([&] { return transpose_keys(a, m, call.stream); },
-                  [&] { return launch_product(scores_of(a, m), call.stream); },
-                  [&] { return launch_rows<T>(kernels, a, m, how, call.stream); }...,
-                  [&] { return launch_product(sums_of(a, m), call.stream); },
-                  [&] { return launch_rows<T>(convert_sums<T>, a, m, last, call.stream); });
+  Status status = transpose_keys(a, m, call.stream);
+  if (status.ok()) status = launch_product(scores_of(a, m), call.stream);
+  ((status.ok() ? void(status = launch_rows<T>(kernels, a, m, how, call.stream)) : void()), ...);
+  if (status.ok()) status = launch_product(sums_of(a, m), call.stream);
+  return status.ok() ? launch_rows<T>(convert_sums<T>, a, m, last, call.stream) : status;
 }
 
 }  // namespace onepass::ops::attention

@@ -9,8 +9,8 @@
 
 namespace onepass::ops::attention {
 
-// kᵀ per kv head; per head its scores (f32), their weights (16 bits) and its sums (f32). Rows and columns are filled
-// up to whole tiles, so that a product stores without looking.
+// kᵀ per kv head; per head its scores (f32), their weights (16 bits) and its sums (f32). Rows and
+// columns are filled up to whole tiles, so that a product stores without looking.
 struct Scratch {
   std::int64_t queries, keys, columns;                   // filled up; columns are those of the sums
   std::size_t transposed, scores, weights, sums, bytes;  // where they begin; all together

@@ -1,5 +1,5 @@
-// The walk through attention, 00_naive.cu to 03_flash_wmma.cu: what a step is called with, and the steps in reading
-// order. It stands alone: a walk includes nothing of what ships.
+// The walk through attention, 00_naive.cu to 03_flash_wmma.cu: what a step is called with, and the
+// steps in reading order. It stands alone: a walk includes nothing of what ships.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ struct Plan;
 
 namespace onepass::ops::attention {
 
-// Vectors over batch × heads × tokens, strides in elements. The elements of a token lie side by side.
+// Vectors over batch × heads × tokens, strides in elements. The elements of a token
+// lie side by side.
 template <class T>
 struct Tokens {
   T* data;
@@ -28,8 +29,8 @@ struct Tokens {
   Tokens<const T> to_read() const { return {data, batch, head, token}; }
 };
 
-// o = softmax(scale · q kᵀ) v. Heads that follow each other share the keys of one kv head; a causal mask ends where
-// queries and keys end.
+// o = softmax(scale · q kᵀ) v. Heads that follow each other share the keys of one kv head; a causal
+// mask ends where queries and keys end.
 template <class T>
 struct Attention {
   using Element = T;
@@ -64,8 +65,8 @@ struct WalkLaunch {
   bool operator==(const WalkLaunch&) const = default;
 };
 
-// What the kernels and their launches (plan.hpp) agree on. A block's part of a product: so many rows and columns, and
-// so much of what is summed over at a time.
+// What the kernels and their launches (plan.hpp) agree on. A block's part of a product: so many
+// rows and columns, and so much of what is summed over at a time.
 inline constexpr int kTile = 64;
 inline constexpr int kDepth = 32;
 inline constexpr int kProductThreads = 128;
@@ -73,8 +74,8 @@ inline constexpr int kWideThreads = 1024;  // of a block that has a row of score
 inline constexpr int kTunedThreads = 256;  // the same in 02
 inline constexpr int kFlashThreads = 128;
 inline constexpr int kFlashTile = 64;  // of queries and of keys
-// Rows in shared memory are eight elements longer than what they hold: eight rows of 16 bits at the same columns, and
-// four rows of floats at the same eight, meet no bank twice.
+// Rows in shared memory are eight elements longer than what they hold: eight rows of 16 bits at the
+// same columns, and four rows of floats at the same eight, meet no bank twice.
 inline constexpr int kPad = 8;
 
 Status naive(const Call& call, const WalkLaunch& launch);

@@ -1,5 +1,6 @@
-// Products of matrices by WMMA, CUDA's own interface to the tensor cores: fragments of 16 × 16. How a fragment lies in
-// the registers of a warp is not specified, so it is loaded from memory and stored there.
+// Products of matrices by WMMA, CUDA's own interface to the tensor cores: fragments of 16 × 16.
+// How a fragment lies in the registers of a warp is not specified, so it is loaded from memory
+// and stored there.
 //
 // One product of tiles serves both of attention's, q · kᵀ and weights · v.
 #pragma once
@@ -31,8 +32,8 @@ __device__ inline void load_part(Part& part, const T* from, int stride) {
                          static_cast<unsigned>(stride));
 }
 
-// Rows of 16-bit elements; what lies outside of them counts as zeros. Rows begin at multiples of 16 bytes, and the
-// columns are a multiple of eight.
+// Rows of 16-bit elements; what lies outside of them counts as zeros. Rows begin at multiples of 16
+// bytes, and the columns are a multiple of eight.
 template <class T>
 struct Matrix {
   const T* data;
@@ -64,8 +65,8 @@ __device__ inline void load_tile(T* to, int stride, int rows, int columns, const
   }
 }
 
-// out = left · right, a product per head. `sharing` heads have the same right side. Where `inner` is no multiple of
-// eight, the left has zeros up to the next; out has room for whole tiles.
+// out = left · right, a product per head. `sharing` heads have the same right side. Where `inner`
+// is no multiple of eight, the left has zeros up to the next; out has room for whole tiles.
 template <class T>
 struct Product {
   Tokens<const T> left, right;
@@ -78,10 +79,10 @@ struct Product {
   ONEPASS_HD std::int64_t blocks() const { return column_tiles() * row_tiles() * heads * batch; }
 };
 
-// A block has a tile of 64 × 64, each of its four warps a quarter: 2 × 2 fragments. What they multiply passes through
-// shared memory, 32 columns of the left and 32 rows of the right at a time.
+// A block has a tile of 64 × 64, each of its four warps a quarter: 2 × 2 fragments. What they
+// multiply passes through shared memory, 32 columns of the left and 32 rows of the right at a time.
 template <class T>
-__global__ __launch_bounds__(kProductThreads) void multiply(const __grid_constant__ Product<T> p) {
+__global__ void __launch_bounds__(kProductThreads) multiply(const __grid_constant__ Product<T> p) {
   constexpr int kLeftStride = kDepth + kPad;
   constexpr int kRightStride = kTile + kPad;
   __shared__ __align__(128) T left[kTile * kLeftStride];

@@ -99,8 +99,9 @@ struct LossBody {
     }
   }
 
-  // Relative to m, so that a large offset common to the row costs no digits. A double: a distance from m, or a row's
-  // loss, may be past the largest float where what the smoothing leaves of it, or the mean of all, is not.
+  // Relative to m, so that a large offset common to the row costs no digits. A double: a distance
+  // from m, or a row's loss, may be past the largest float where what the smoothing leaves of it,
+  // or the mean of all, is not.
   double loss_of(const Row& row, const Partial& total, T lse, Keep<T>& keep) const {
     const auto state = narrow<double>(total.state);
     if (state.d == 0) return -minus_infinity<double>();  // every class has probability 0

@@ -220,8 +220,9 @@ class LossRow {
 
   __device__ T target_logit() const { return args_.loss ? hit_ : logits_.at(target_); }
 
-  // Relative to m, so that a large offset common to the row costs no digits. A double: a row's loss may be past the
-  // largest float where the mean of all is not. A target that is no class, which only the kernel can see, makes it NaN.
+  // Relative to m, so that a large offset common to the row costs no digits. A double: a row's loss
+  // may be past the largest float where the mean of all is not. A target that is no class, which
+  // only the kernel can see, makes it NaN.
   __device__ double loss_of(const Partial& total, T lse) const {
     if (!is_class()) return std::numeric_limits<double>::quiet_NaN();
     const State<T> state = state_of(total);

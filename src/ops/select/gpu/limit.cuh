@@ -1,4 +1,5 @@
-// Keys as limits: what an element has to be above, and how words of neighbours are compared with it.
+// Keys as limits: what an element has to be above, and how words of neighbours are
+// compared with it.
 #pragma once
 
 #include <cstdint>

@@ -3,8 +3,9 @@
 // Idea    what one writes with two kernels at hand: a block a row writes the row's probabilities;
 //         then a block a row looks K times for the largest that it has not taken yet.
 // Versus  nothing: this is where the walk begins.
-// Bytes   x three times and a row of f32 written; then x K times, from a cache if it stays there. Elements are
-//         compared as logits: probabilities of different ones may be equal, and those of most are 0.
+// Bytes   x three times and a row of f32 written; then x K times, from a cache if it stays there.
+//         Elements are compared as logits: probabilities of different ones may be equal, and
+//         those of most are 0.
 // Limits  K up to 256; f32, f16, bf16; dense rows, no options.
 // Proof   `onepass verify`; numbers: docs/walk/topk.md.
 
@@ -14,7 +15,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void unfused_weigh(Rows<T> a, float* probabilities) {
+__global__ void __launch_bounds__(kWideThreads) unfused_weigh(Rows<T> a, float* probabilities) {
   __shared__ float of_warp[32];
   const T* x = a.in(blockIdx.x);
   const State<float> state = state_in_two_passes(x, a.cols, of_warp);
@@ -23,8 +24,8 @@ __global__ __launch_bounds__(kWideThreads) void unfused_weigh(Rows<T> a, float* 
 }
 
 template <class T>
-__global__ __launch_bounds__(kWideThreads) void unfused_select(Rows<T> a,
-                                                               const float* probabilities) {
+__global__ void __launch_bounds__(kWideThreads)
+    unfused_select(Rows<T> a, const float* probabilities) {
   __shared__ BlockFold<LargestKey>::Scratch of_warp;
   __shared__ Key keys[kMostK];
   const auto thread = static_cast<int>(threadIdx.x);

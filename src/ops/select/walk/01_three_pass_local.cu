@@ -43,7 +43,8 @@ class Heap {
 
 using WarpLists = Key[TopList::kKeys][kLanes];
 
-// By a whole block: one warp after the other puts its lists down, and thread 0 takes what is large enough.
+// By a whole block: one warp after the other puts its lists down, and thread 0 takes what
+// is large enough.
 __device__ void add_by_one_thread(const TopList& list, WarpLists& slots, Heap& heap) {
   const auto thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
@@ -64,7 +65,7 @@ __device__ void add_by_one_thread(const TopList& list, WarpLists& slots, Heap& h
 }
 
 template <class T>
-__global__ __launch_bounds__(kListThreads) void three_pass_local_kernel(Rows<T> a) {
+__global__ void __launch_bounds__(kListThreads) three_pass_local_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   __shared__ WarpLists slots;
   __shared__ Key keys[kMostK];

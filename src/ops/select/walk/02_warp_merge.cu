@@ -14,7 +14,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kListThreads) void warp_merge_kernel(Rows<T> a) {
+__global__ void __launch_bounds__(kListThreads) warp_merge_kernel(Rows<T> a) {
   __shared__ float of_warp[32];
   __shared__ WarpMerge::Shared shared;
   const T* x = a.in(blockIdx.x);

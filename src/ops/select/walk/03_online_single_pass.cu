@@ -13,7 +13,7 @@ namespace onepass::ops::topk {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kListThreads) void online_single_pass_kernel(Rows<T> a) {
+__global__ void __launch_bounds__(kListThreads) online_single_pass_kernel(Rows<T> a) {
   __shared__ BlockMerge::Scratch of_warp;
   __shared__ WarpMerge::Shared shared;
   const T* x = a.in(blockIdx.x);

@@ -1,5 +1,5 @@
-// How a step launches its kernel, and what the kernels do alike: look at a slice, find the state in two passes, write
-// the answer.
+// How a step launches its kernel, and what the kernels do alike: look at a slice, find the state in
+// two passes, write the answer.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -44,7 +44,8 @@ struct LargestOrNan {
   __device__ Value operator()(Value a, Value b) const { return larger_or_nan(a, b); }
 };
 
-// The row's state as the textbook has it: the maximum, then the sum. `of_warp` is free again afterwards.
+// The row's state as the textbook has it: the maximum, then the sum. `of_warp` is free
+// again afterwards.
 template <class T>
 __device__ inline State<float> state_in_two_passes(const T* x, std::int64_t cols,
                                                    float (&of_warp)[32]) {
@@ -57,7 +58,8 @@ __device__ inline State<float> state_in_two_passes(const T* x, std::int64_t cols
   return {m, BlockFold<Add<float>>(of_warp).all(d)};
 }
 
-// The block's row, given its K largest keys, largest first. A row with a NaN has no answer: indices of −1.
+// The block's row, given its K largest keys, largest first. A row with a NaN has no
+// answer: indices of −1.
 template <class T>
 __device__ inline void write_answer(const Rows<T>& a, const State<float>& state, const Key* keys) {
   const std::int64_t row = blockIdx.x;

@@ -1,5 +1,6 @@
-// The walk through softmax + top-k, 00_unfused.cu to 03_online_single_pass.cu: what a step is called with, and the
-// steps in reading order. It stands alone: a walk includes nothing of what ships.
+// The walk through softmax + top-k, 00_unfused.cu to 03_online_single_pass.cu: what a
+// step is called with, and the steps in reading order. It stands alone: a walk includes
+// nothing of what ships.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,8 @@ struct Plan;
 
 namespace onepass::ops::topk {
 
-// Rows of logits; per row, its K largest probabilities and their indices, largest first. Rows lie at one stride each,
-// their elements side by side.
+// Rows of logits; per row, its K largest probabilities and their indices, largest first. Rows lie
+// at one stride each, their elements side by side.
 template <class T>
 struct Rows {
   const T* x;

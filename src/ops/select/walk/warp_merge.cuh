@@ -19,7 +19,8 @@ class WarpMerge {
     __syncthreads();
   }
 
-  // Adds all threads' lists, which are empty afterwards. Returns the limit below which the thread has to look again.
+  // Adds all threads' lists, which are empty afterwards. Returns the limit below which the thread
+  // has to look again.
   __device__ Key add(TopList& list) const {
     const Key least = list.least();
     for (int i = thread(); i < k_; i += kListThreads) {
@@ -48,7 +49,8 @@ class WarpMerge {
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
 
-  // K times, by a whole warp: the largest key that a lane shows goes to `to`, and that lane goes on to its next.
+  // K times, by a whole warp: the largest key that a lane shows goes to `to`, and that lane
+  // goes on to its next.
   template <class Show, class GoOn>
   __device__ void take(Key* to, Show show, GoOn go_on) const {
 #pragma unroll 1

@@ -15,10 +15,8 @@ namespace onepass::ops::softmax {
 namespace {
 
 template <class T>
-__global__ __launch_bounds__(kSplitThreads,
-                             kResidentBlocks) void split_k_single_kernel(Rows<T> a,
-                                                                         State<float>* partials,
-                                                                         int chunks) {
+__global__ void __launch_bounds__(kSplitThreads, kResidentBlocks)
+    split_k_single_kernel(Rows<T> a, State<float>* partials, int chunks) {
   __shared__ BlockMerge::Scratch scratch;
   const GridMerge grid(partials, chunks);
   // Calls body(r, index, row, chunk) for each chunk that is this block's.

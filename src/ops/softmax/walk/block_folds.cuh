@@ -1,5 +1,5 @@
-// The merge across a block as 01 to 03 have it, before warps exchange registers: by one thread, and as a tree. Both leave
-// the fold of all with every thread, and the slots free again.
+// The merge across a block as 01 to 03 have it, before warps exchange registers: by one thread, and
+// as a tree. Both leave the fold of all with every thread, and the slots free again.
 #pragma once
 
 namespace onepass::ops::softmax {

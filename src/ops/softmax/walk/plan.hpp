@@ -133,7 +133,8 @@ inline WalkLaunch split_k(const Problem& p, const Machine& m) {
   return split_rows(p, m, m.gpu.processor_threads / kSplitThreads);
 }
 
-// A cooperative launch may have no more blocks than the SMs hold at once, for which the kernel is compiled.
+// A cooperative launch may have no more blocks than the SMs hold at once, for which the
+// kernel is compiled.
 inline WalkLaunch split_k_single(const Problem& p, const Machine& m) {
   WalkLaunch launch = split_rows(p, m, kResidentBlocks);
   launch.blocks = std::min<std::int64_t>(launch.blocks, m.gpu.processors * kResidentBlocks);

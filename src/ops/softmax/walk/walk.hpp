@@ -1,5 +1,5 @@
-// The walk through softmax, 00_naive.cu to 11_split_k_single.cu: what a step is called with, and the steps in reading
-// order. It stands alone: a walk includes nothing of what ships.
+// The walk through softmax, 00_naive.cu to 11_split_k_single.cu: what a step is called with, and
+// the steps in reading order. It stands alone: a walk includes nothing of what ships.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ struct Plan;
 
 namespace onepass::ops::softmax {
 
-// Rows of x and y, each at one stride, their elements side by side. Offsets are 64 bits wide throughout.
+// Rows of x and y, each at one stride, their elements side by side. Offsets are 64 bits
+// wide throughout.
 template <class T>
 struct Rows {
   const T* x;

@@ -35,7 +35,8 @@ class Consumer {
   using Scores = float[Tile::kKeys / 2];
   using Sums = float[Tile::kDim / 2];
   using Weights = unsigned[kKeySteps][4];
-  // Measured (docs/facts/attention.md): at dim 256 products are the limit, and registers are wanted for them.
+  // Measured (docs/facts/attention.md): at dim 256 products are the limit, and registers are
+  // wanted for them.
   static constexpr bool kFollows = Tile::kDim <= 192;
 
  public:

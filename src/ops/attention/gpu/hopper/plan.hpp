@@ -19,8 +19,9 @@ struct HopperTile {
   bool operator==(const HopperTile&) const = default;
 };
 
-// Measured on an H200 (docs/facts/attention.md). A third warpgroup helps where exponentials are the limit; fewer keys
-// per tile help where the last tile would be mostly past the end, or past a diagonal.
+// Measured on an H200 (docs/facts/attention.md). A third warpgroup helps where exponentials
+// are the limit; fewer keys per tile help where the last tile would be mostly past the end, or
+// past a diagonal.
 constexpr HopperTile hopper_tile(int dim, std::int64_t keys, bool cut, bool ragged) {
   if (dim == 64) return {ragged ? 2 : 3, 128};
   if (dim <= 128) return {2, 128};
@@ -90,8 +91,9 @@ inline HopperLaunch hopper(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// Where Hopper's tiles are few, blocks of flash_mma that share a tile's keys keep more of the GPU busy. How many of them
-// per 128 rows beat Hopper's one is measured on an H200 (docs/facts/attention.md).
+// Where Hopper's tiles are few, blocks of flash_mma that share a tile's keys keep more of the GPU
+// busy. How many of them per 128 rows beat Hopper's one is measured on an H200
+// (docs/facts/attention.md).
 inline bool hopper_fills(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   const int blocks = a.keys >= 8192 ? 4 : a.dim == 64 ? 5 : a.keys >= 2048 ? 8 : 16;
