@@ -8,8 +8,8 @@
 #include <new>
 #include <system_error>
 
-#include "cli/commands.hpp"
-#include "cli/files.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/files/files.hpp"
 #include "onepass_build.hpp"
 
 int main(int argc, char** argv) {
@@ -31,8 +31,8 @@ int main(int argc, char** argv) {
     add_explain(line);
     add_tune(line);
     add_profile(line);
-    add_apply(line);
-    add_choose(line);
+    add_softmax(line);
+    add_select(line);
     const int exit = line.run(argc, argv);
     const onepass::Status told = flush_output();
     return told.ok() ? exit : report(told);

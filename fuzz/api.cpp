@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/expect.hpp"
-#include "cli/verify.hpp"
+#include "cli/measure/verify.hpp"
+#include "cli/ops/expect.hpp"
 #include "core/number.hpp"
 #include "dispatch/choose.hpp"
 #include "fuzz/arguments.hpp"

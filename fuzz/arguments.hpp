@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/call.hpp"
-#include "cli/guarded.hpp"
+#include "cli/ops/call.hpp"
+#include "cli/problem/guarded_array.hpp"
 #include "fuzz/bytes.hpp"
 
 namespace onepass::fuzz {

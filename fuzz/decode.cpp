@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/attention.hpp"
-#include "cli/fill.hpp"
+#include "cli/problem/fill.hpp"
+#include "cli/problem/sequences.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "fuzz/target.hpp"

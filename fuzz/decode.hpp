@@ -2,7 +2,7 @@
 // nothing about memory.
 #pragma once
 
-#include "cli/case.hpp"
+#include "cli/problem/case.hpp"
 #include "fuzz/bytes.hpp"
 
 namespace onepass::fuzz {

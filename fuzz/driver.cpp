@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <string>
 
-#include "cli/files.hpp"
-#include "cli/sanitizers.hpp"
+#include "cli/files/files.hpp"
+#include "cli/problem/sanitizers.hpp"
 #include "fuzz/mutate.hpp"
 #include "fuzz/target.hpp"
 #include "runtime/gpu.hpp"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <optional>
 
-#include "cli/attention.hpp"
+#include "cli/problem/sequences.hpp"
 #include "fuzz/arguments.hpp"
 #include "fuzz/target.hpp"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "cli/bounds.hpp"
-#include "cli/expect.hpp"
+#include "cli/ops/bounds.hpp"
+#include "cli/ops/expect.hpp"
 #include "fuzz/arguments.hpp"
 #include "fuzz/targets.hpp"
 #include "onepass/attention.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/fill.hpp"
+#include "cli/problem/fill.hpp"
 #include "fuzz/target.hpp"
 
 namespace onepass::fuzz {

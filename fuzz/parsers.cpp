@@ -8,10 +8,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "cli/case.hpp"
-#include "cli/ncu.hpp"
-#include "cli/npy.hpp"
-#include "cli/results.hpp"
+#include "cli/files/npy.hpp"
+#include "cli/measure/results.hpp"
+#include "cli/problem/case.hpp"
+#include "cli/profile/ncu.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/tuning.hpp"

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/files.hpp"
-#include "cli/ncu.hpp"
-#include "cli/results.hpp"
+#include "cli/files/files.hpp"
+#include "cli/measure/results.hpp"
+#include "cli/profile/ncu.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/tuning.hpp"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which folder of src/ may include which: only down, never sideways, never in a circle.
+"""Which folder of src/ and of cli/ may include which: only down, never sideways, never in a circle.
 
     scripts/floors.py           says every arrow that must not be; exit 1 when there is one
     scripts/floors.py --print   draws the floors, and how many includes lead from each to the others
@@ -16,9 +16,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # From the ground up. A folder may include its own floor and those below it.
-FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatch", "api"]
-# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them
-# includes another.
+FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatch", "api", "oracle",
+          "cli/files", "cli/gpu", "cli/problem", "cli/ops", "cli/measure", "cli/profile", "cli/commands", "cli"]
+# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them includes another.
 WINGS = {"cpu", "gpu", "walk"}
 # Lines of our headers that the first step of a walk may stand on, so that it can be read from the
 # ground up.
@@ -28,6 +28,9 @@ FIRST_STEPS = {
     "src/ops/attention/walk/00_naive.cu": 900,
 }
 
+# Written by the build.
+GENERATED = {"onepass_build.hpp"}
+
 SOURCES = {".hpp", ".cpp", ".cuh", ".cu", ".def", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 
@@ -35,16 +38,15 @@ Arrow = collections.namedtuple("Arrow", "source line target")
 
 
 def sources(root):
-    for folder in ("include", "src"):
+    for folder in ("include", "src", "oracle", "cli"):
         for path in sorted((root / folder).rglob("*")):
             if path.suffix in SOURCES:
                 yield path
 
 
 def resolve(root, source, text):
-    """The file that an include names: beside its source, below src or include. None:
-    there is none."""
-    for folder in (source.parent, root / "src", root / "include"):
+    """The file that an include names: beside its source, below src, include or the root. None: there is none."""
+    for folder in (source.parent, root / "src", root / "include", root):
         if (folder / text).is_file():
             return (folder / text).resolve()
     return None
@@ -55,6 +57,8 @@ def place(root, path):
     relative = path.relative_to(root)
     if relative.parts[0] == "include":
         return "include/onepass", "", ""
+    if relative.parts[0] != "src":
+        return "/".join(relative.parts[:-1][:2]), "", ""
     parts = relative.parts[1:-1]
     floor, rest = parts[0], parts[1:]
     op, rest = (rest[0], rest[1:]) if floor == "ops" and rest else ("", rest)
@@ -138,7 +142,7 @@ def look(root):
     for source in sources(root):
         for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
             found = INCLUDE.match(line)
-            if not found:
+            if not found or found[1] in GENERATED:
                 continue
             where = f"{source.relative_to(root)}:{number}"
             target = resolve(root, source, found[1])

@@ -5,8 +5,7 @@ set -euo pipefail
 
 program=build/fuzz-coverage/fuzz/onepass_fuzz
 profiles=build/fuzz-coverage/profiles
-readers=(cli/npy.cpp cli/case.cpp cli/attention.cpp src/dispatch/tuning.cpp
-  cli/results.cpp cli/json.cpp cli/ncu.cpp)
+readers=(cli/files/npy.cpp cli/problem src/dispatch/tuning.cpp cli/measure/results.cpp cli/measure/json.cpp cli/profile/ncu.cpp)
 if [[ "${1-}" == --all ]]; then readers=(src cli); fi
 
 rm -rf "$profiles"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/apparatus.hpp"
+#include "cli/gpu/apparatus.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"

@@ -1,5 +1,5 @@
 // Every line of the test workloads against the oracle, in every variant and instruction set.
-#include "cli/verify.hpp"
+#include "cli/measure/verify.hpp"
 #include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <ostream>
 #include <set>
 
-#include "cli/fill.hpp"
+#include "cli/problem/fill.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/host.hpp"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "cli/apparatus.hpp"
+#include "cli/gpu/apparatus.hpp"
 #include "onepass/ops.hpp"
 #include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cli/apparatus.hpp"
+#include "cli/gpu/apparatus.hpp"
 
 namespace onepass {
 

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/commands.hpp"
-#include "cli/npy.hpp"
+#include "cli/commands/commands.hpp"
+#include "cli/files/npy.hpp"
 #include "core/number.hpp"
 
 namespace onepass::cli {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "cli/apparatus.hpp"
+#include "cli/gpu/apparatus.hpp"
 #include "core/number.hpp"
 #include "onepass/onepass.hpp"
 #include "tests/support/graph.hpp"

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "cli/apparatus.hpp"
-#include "cli/case.hpp"
-#include "cli/verify.hpp"
+#include "cli/gpu/apparatus.hpp"
+#include "cli/measure/verify.hpp"
+#include "cli/problem/case.hpp"
 #include "dispatch/variant.hpp"
 #include "onepass/onepass.hpp"
 

@@ -1,0 +1,48 @@
+// What a call must give, and how far from it a result may lie.
+//
+// The bound is a number of ulps of the computing type, from one table, plus what no implementation
+// of the formula in that type can avoid: rounding to the output's dtype, and the rounding of z and
+// of z − m, which grows with their size (an error of e in an exponent is a relative error of e).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cli/ops/call.hpp"
+
+namespace onepass::cli {
+
+struct Expected {
+  double value;
+  double tolerance;  // absolute
+};
+
+struct Expectation {
+  std::vector<Expected> out;   // C order of the output
+  std::vector<Expected> lse;   // empty unless the call writes one
+  std::vector<Expected> loss;  // the same, beside a gradient
+};
+
+Expectation expect(const Call& call);
+
+// The case without what changes nothing of its Expectation: cases that agree here
+// have the same one.
+Case what_is_expected(Case c);
+
+// Takes what element `index` of the output, or of the lse, must be.
+struct Sink {
+  std::function<void(std::int64_t index, Expected)> out;
+  std::function<void(std::int64_t index, Expected)> lse;
+};
+
+// The same for one row of an op that does not reduce over rows.
+void expect_row(const Call& call, std::int64_t row, const Sink& sink);
+
+// Ulps of the computing type that an op may be off by, beyond what its conditioning explains.
+double ulps(Op op);
+
+// How far `got` is from what was expected, in tolerances: at most 1 passes, NaN and inf must match.
+double distance(double got, const Expected& expected);
+
+}  // namespace onepass::cli

@@ -1,0 +1,530 @@
+// A verification that cannot fail is none: real results pass, and every way of spoiling them that a
+// kernel might find is noticed.
+#include "cli/ops/expect.hpp"
+#include "dispatch/machines.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cli/measure/verify.hpp"
+#include "core/number.hpp"
+#include "dispatch/variant.hpp"
+#include "runtime/host.hpp"
+
+namespace onepass::cli {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+using Values = std::vector<double>;
+
+Values values_of(const GuardedArray& array) {
+  Values values;
+  for (std::int64_t i = 0; i < array.size(); ++i) values.push_back(array.get(i));
+  return values;
+}
+
+// A case that has run, what came out, and what should have.
+struct Ran {
+  Call call;
+  Expectation expectation;
+  Values out, lse;
+
+  explicit Ran(const std::string& text) {
+    Case c;
+    Status status = parse_case(text, c);
+    if (status.ok()) status = call.make(c);
+    if (status.ok()) {
+      expectation = expect(call);
+      if (status = call.reset(); !status.ok()) return;
+      status = call.run(Context::cpu(c.threads), c.variant);
+    }
+    EXPECT_TRUE(status.ok()) << text << ": " << status.message();
+    out = values_of(call.out());
+    if (call.lse().present()) lse = values_of(call.lse());
+  }
+};
+
+std::size_t wrong(const Values& got, const std::vector<Expected>& expected) {
+  if (got.size() != expected.size()) return std::max(got.size(), expected.size());
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) count += distance(got[i], expected[i]) > 1 ? 1 : 0;
+  return count;
+}
+
+// Small calls of every op, in and out of every dtype.
+const std::vector<std::string>& cases() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> texts;
+    for (const char* op : {"softmax", "log_softmax", "logsumexp", "softmax_backward",
+                           "log_softmax_backward", "cross_entropy", "cross_entropy_backward"}) {
+      for (const char* dtype : {"f32", "f16", "bf16", "f64", "f32:bf16", "bf16:f32", "f32:f64"}) {
+        texts.push_back(std::string(op) + " 4x33 " + dtype);
+      }
+    }
+    return texts;
+  }();
+  return all;
+}
+
+TEST(DistanceTest, CountsTolerances) {
+  EXPECT_EQ(distance(1, {1, 0}), 0);
+  EXPECT_EQ(distance(1, {1, 0.5}), 0);
+  EXPECT_EQ(distance(1.25, {1, 0.5}), 0.5);
+  EXPECT_EQ(distance(0, {1, 0.5}), 2);
+  EXPECT_EQ(distance(1.5, {1, 0.5}), 1);
+  EXPECT_GT(distance(1.0000001, {1, 0}), 1);
+}
+
+TEST(DistanceTest, NanAndInfMustMatch) {
+  EXPECT_EQ(distance(kNan, {kNan, 1}), 0);
+  EXPECT_EQ(distance(kInf, {kInf, 0}), 0);
+  EXPECT_EQ(distance(-kInf, {-kInf, 0}), 0);
+  for (const auto& [got, wanted] : {std::pair{0.0, kNan},
+                                    {kInf, kNan},
+                                    {kNan, 0.0},
+                                    {kNan, kInf},
+                                    {kInf, 1.0},
+                                    {-kInf, 1.0},
+                                    {1e308, kInf},
+                                    {-kInf, kInf},
+                                    {kInf, -kInf}}) {
+    EXPECT_EQ(distance(got, {wanted, 1e300}), kInf) << got << " for " << wanted;
+    EXPECT_EQ(distance(got, {wanted, kInf}), kInf) << got << " for " << wanted;
+  }
+}
+
+TEST(ExpectTest, RealResultsPass) {
+  for (const std::string& text : cases()) {
+    const Ran ran(text);
+    EXPECT_EQ(wrong(ran.out, ran.expectation.out), 0U) << text;
+    EXPECT_TRUE(ran.call.out().intact()) << text;
+  }
+}
+
+TEST(ExpectTest, OneElementAFewTolerancesOffIsFound) {
+  for (const std::string& text : cases()) {
+    const Ran ran(text);
+    for (std::size_t i = 0; i < ran.out.size(); ++i) {
+      for (const double factor : {-2.5, 2.5}) {
+        Values spoilt = ran.out;
+        const Expected& e = ran.expectation.out[i];
+        spoilt[i] = e.value + factor * e.tolerance;
+        ASSERT_NE(spoilt[i], e.value) << text;  // a tolerance so small that it would mean nothing
+        ASSERT_EQ(wrong(spoilt, ran.expectation.out), 1U) << text << " at " << i;
+      }
+    }
+  }
+}
+
+// What 2.5 tolerances are worth: a bound that grew would pass the test above and catch nothing.
+TEST(ExpectTest, TolerancesAreAFewUlps) {
+  const auto ulp_of = [](DType dtype) {
+    switch (dtype) {
+      case DType::f16: return 0x1p-10;
+      case DType::bf16: return 0x1p-7;
+      case DType::f64: return 0x1p-52;
+      default: return 0x1p-23;
+    }
+  };
+  for (const std::string& text : cases()) {
+    const Ran ran(text);
+    const Case& c = ran.call.spec();
+    const double wide = ulp_of(compute_type(c.in));
+    // Logits of this fill reach 30 below the maximum, and each of these is half an ulp of an
+    // exponent: what is left for the op are tens of ulps, and one of the output's rounding.
+    const double relative = ulp_of(c.out) + 100 * wide;
+    double size = 0;
+    for (const Expected& e : ran.expectation.out) size = std::max(size, std::abs(e.value));
+    const bool softmax = c.op == Op::softmax;
+    for (const Expected& e : ran.expectation.out) {
+      const double most = relative * (softmax ? std::abs(e.value) : size + 1) + 0x1p-23;
+      EXPECT_LE(e.tolerance, most) << text << ", " << e.value;
+      EXPECT_GT(e.tolerance, 0) << text;
+    }
+  }
+}
+
+// y without element k in the sum: what a tile, lane or thread too few does.
+TEST(ExpectTest, ALostElementIsFound) {
+  for (const char* dtype : {"f32", "f16", "bf16", "f64"}) {
+    const Ran softmax(std::string("softmax 4x33 fill=ties ") + dtype);
+    const Ran log_softmax(std::string("log_softmax 4x33 fill=ties ") + dtype);
+    const Ran lse(std::string("logsumexp 4x33 fill=ties ") + dtype);
+    for (std::size_t k = 0; k < 33; k += 4) {  // one of the nine maxima
+      for (std::size_t row = 0; row < 4; ++row) {
+        const double rest = 1 - softmax.expectation.out[row * 33 + k].value;
+        Values weights = softmax.out;
+        Values logs = log_softmax.out;
+        Values sums = lse.out;
+        for (std::size_t c = 0; c < 33; ++c) {
+          weights[row * 33 + c] /= rest;
+          logs[row * 33 + c] -= std::log(rest);
+        }
+        sums[row] += std::log(rest);
+        EXPECT_GT(wrong(weights, softmax.expectation.out), 0U) << dtype;
+        EXPECT_GT(wrong(logs, log_softmax.expectation.out), 0U) << dtype;
+        EXPECT_EQ(wrong(sums, lse.expectation.out), 1U) << dtype;
+      }
+    }
+  }
+}
+
+// The same for the sums of the backward ops.
+TEST(ExpectTest, ALostGradientIsFound) {
+  for (const char* dtype : {"f32", "f16", "bf16", "f64"}) {
+    const Ran ran(std::string("softmax_backward 4x33 fill=ties ") + dtype);
+    for (std::size_t row = 0; row < 4; ++row) {
+      const auto y = [&](std::size_t c) {
+        return ran.call.in().get(static_cast<std::int64_t>(row * 33 + c));
+      };
+      const auto dy = [&](std::size_t c) {
+        return ran.call.dy().get(static_cast<std::int64_t>(row * 33 + c));
+      };
+      std::size_t k = 0;  // the one that counts most
+      for (std::size_t c = 1; c < 33; ++c) {
+        if (std::abs(y(c) * dy(c)) > std::abs(y(k) * dy(k))) k = c;
+      }
+      Values spoilt = ran.out;
+      for (std::size_t c = 0; c < 33; ++c) spoilt[row * 33 + c] += y(k) * dy(k) * y(c);
+      EXPECT_GT(wrong(spoilt, ran.expectation.out), 0U) << dtype;
+    }
+  }
+}
+
+TEST(ExpectTest, ARowThatIsScaledIsFound) {
+  for (const char* text :
+       {"softmax 4x33 f32", "softmax 4x33 f16", "softmax 4x33 bf16", "softmax 4x33 f64",
+        "softmax 2x4097 f32", "softmax 2x4097 f64", "softmax_backward 4x33 f32",
+        "cross_entropy_backward 4x33 f32", "cross_entropy_backward 4x33 bf16"}) {
+    const Ran ran(text);
+    const auto cols = static_cast<std::size_t>(ran.call.spec().cols());
+    Values spoilt = ran.out;
+    for (std::size_t c = 0; c < cols; ++c) spoilt[cols + c] *= 1 + 1 / static_cast<double>(cols);
+    EXPECT_GT(wrong(spoilt, ran.expectation.out), cols / 4) << text;
+  }
+}
+
+TEST(ExpectTest, TwoElementsSwappedAreFound) {
+  for (const std::string& text : cases()) {
+    const Ran ran(text);
+    Values spoilt = ran.out;
+    const auto [low, high] = std::minmax_element(spoilt.begin(), spoilt.end());
+    std::iter_swap(low, high);
+    EXPECT_EQ(wrong(spoilt, ran.expectation.out), 2U) << text;
+  }
+  const Ran rows("softmax 4x33 f32");  // and two whole rows
+  Values spoilt = rows.out;
+  std::swap_ranges(spoilt.begin(), spoilt.begin() + 33, spoilt.begin() + 33);
+  EXPECT_GT(wrong(spoilt, rows.expectation.out), 60U);
+}
+
+TEST(ExpectTest, AnElementLeftUnwrittenIsFound) {
+  for (const std::string& text : cases()) {
+    Ran ran(text);
+    ASSERT_TRUE(ran.call.reset().ok());  // and nothing runs
+    const Values unwritten = values_of(ran.call.out());
+    EXPECT_EQ(wrong(unwritten, ran.expectation.out), ran.out.size()) << text;
+    for (std::size_t i = 0; i < ran.out.size(); ++i) {
+      Values spoilt = ran.out;
+      spoilt[i] = unwritten[i];
+      ASSERT_EQ(wrong(spoilt, ran.expectation.out), 1U) << text << " at " << i;
+    }
+  }
+}
+
+TEST(ExpectTest, TheLseIsCheckedToo) {
+  for (const char* text :
+       {"softmax 4x33 lse f32", "log_softmax 4x33 lse f64", "cross_entropy 4x33 lse bf16"}) {
+    const Ran ran(text);
+    ASSERT_EQ(ran.expectation.lse.size(), 4U) << text;
+    EXPECT_EQ(wrong(ran.lse, ran.expectation.lse), 0U) << text;
+    for (std::size_t r = 0; r < 4; ++r) {
+      Values spoilt = ran.lse;
+      spoilt[r] *= 1 + 1e-4;
+      EXPECT_EQ(wrong(spoilt, ran.expectation.lse), 1U) << text;
+      spoilt[r] = kNan;
+      EXPECT_EQ(wrong(spoilt, ran.expectation.lse), 1U) << text;
+    }
+    Ran unwritten(text);
+    ASSERT_TRUE(unwritten.call.reset().ok());
+    EXPECT_EQ(wrong(values_of(unwritten.call.lse()), unwritten.expectation.lse), 4U) << text;
+  }
+  EXPECT_TRUE(Ran("softmax 4x33").expectation.lse.empty());
+  EXPECT_TRUE(Ran("cross_entropy_backward 4x33 lse").expectation.lse.empty());  // there, an input
+}
+
+// The output of a call that ignores an option, held against what the option asks for.
+TEST(ExpectTest, AnOptionThatIsIgnoredIsFound) {
+  struct Option {
+    const char* call;
+    const char* option;
+  };
+  for (const Option& o : {Option{"softmax 4x33", "scale=1.01"},
+                          {"softmax 4x33", "temperature=1.01"},
+                          {"softmax 4x33", "softcap=20"},
+                          {"softmax 4x33", "mask=causal"},
+                          {"softmax 4x33", "window=3,1"},
+                          {"softmax 4x33 fill=ascending", "scale=row"},
+                          {"softmax 4x33 fill=ascending", "temperature=row"},
+                          {"softmax 4x33 fill=ascending", "mask=additive"},
+                          {"softmax 4x33 fill=ascending", "mask=boolean"},
+                          {"softmax 4x33 fill=ascending", "mask=lengths"},
+                          {"softmax 4x33 fill=ascending bf16", "mask=boolean broadcast"},
+                          {"log_softmax 4x33", "temperature=1.01"},
+                          {"logsumexp 4x33", "scale=1.01"},
+                          {"logsumexp 4x33", "mask=causal"},
+                          {"softmax_backward 4x33", "temperature=0.99"},
+                          {"log_softmax_backward 4x33 f16", "softcap=5"},
+                          {"cross_entropy 4x33", "smoothing=0.01"},
+                          {"cross_entropy 4x33", "z_loss=0.001"},
+                          {"cross_entropy 4x33", "ignore"},
+                          {"cross_entropy 4x33 f16", "smoothing=0.1"},
+                          {"cross_entropy 4x33", "reduction=mean"},
+                          {"cross_entropy 4x33 reduction=mean", "ignore"},
+                          {"cross_entropy_backward 4x33", "smoothing=0.01"},
+                          {"cross_entropy_backward 4x33", "z_loss=0.001"},
+                          {"cross_entropy_backward 4x33", "ignore"},
+                          {"cross_entropy_backward 4x33", "reduction=mean"},
+                          {"cross_entropy_backward 4x33 bf16", "scale=1.1"}}) {
+    const Ran without(o.call);
+    const Ran with(std::string(o.call) + " " + o.option);
+    EXPECT_EQ(wrong(with.out, with.expectation.out), 0U) << o.call << " " << o.option;
+    EXPECT_GT(wrong(without.out, with.expectation.out), 0U) << o.call << " " << o.option;
+  }
+}
+
+TEST(ExpectTest, SpecialValuesAreExpectedWhereTheyBelong) {
+  const auto row = [](const char* text, std::size_t r) {
+    const Ran ran(text);
+    EXPECT_EQ(wrong(ran.out, ran.expectation.out), 0U) << text;
+    Values values;
+    for (std::size_t c = 0; c < 33; ++c) values.push_back(ran.expectation.out[r * 33 + c].value);
+    return values;
+  };
+  const auto all = [](const Values& values, auto is) {
+    return std::all_of(values.begin(), values.end(), is);
+  };
+  const auto nan = [](double v) { return std::isnan(v); };
+  const auto finite = [](double v) { return std::isfinite(v); };
+  const auto zero = [](double v) { return v == 0; };
+  EXPECT_TRUE(all(row("softmax 4x33 fill=nan", 0), nan));
+  EXPECT_TRUE(all(row("softmax 4x33 fill=nan", 1), finite));
+  EXPECT_TRUE(all(row("softmax 4x33 fill=plus_inf", 1), nan));
+  EXPECT_TRUE(all(row("softmax 4x33 fill=plus_inf", 0), finite));
+  EXPECT_TRUE(all(row("softmax 4x33 fill=all_minus_inf", 0), zero));
+  EXPECT_TRUE(
+      all(row("log_softmax 4x33 fill=all_minus_inf", 2), [](double v) { return v == -kInf; }));
+  EXPECT_TRUE(all(row("cross_entropy_backward 4x33 ignore", 1), zero));
+}
+
+// What is masked weighs nothing, not a little.
+TEST(ExpectTest, NothingMeansNothing) {
+  const Ran ran("softmax 4x33 f32 mask=causal");
+  const std::size_t hidden = 32;  // of the first query
+  ASSERT_EQ(ran.expectation.out[hidden].value, 0);
+  Values spoilt = ran.out;
+  spoilt[hidden] = 1e-35;
+  EXPECT_EQ(wrong(spoilt, ran.expectation.out), 1U);
+}
+
+// It is the reduced loss that is rounded to the output's dtype: sums leave the range of f16 long
+// before their rows do, and a mean may be back in it.
+TEST(ExpectTest, AReducedLossIsRoundedOnceAtTheEnd) {
+  const Ran sum("cross_entropy 8x64 f16 reduction=sum fill=extremes");
+  ASSERT_EQ(sum.out.size(), 1U);
+  EXPECT_EQ(sum.out[0], kInf);
+  EXPECT_EQ(sum.expectation.out[0].value, kInf);
+  const Ran rows("cross_entropy 8x64 f16 reduction=none fill=extremes seed=4");
+  const Ran mean("cross_entropy 8x64 f16 reduction=mean fill=extremes seed=4");
+  EXPECT_EQ(*std::max_element(rows.out.begin(), rows.out.end()), kInf);
+  EXPECT_TRUE(std::isfinite(mean.out[0]));
+  EXPECT_EQ(wrong(mean.out, mean.expectation.out), 0U) << mean.expectation.out[0].value;
+}
+
+// --- What must not be touched ---
+
+struct Shape {
+  std::vector<std::int64_t> shape;
+  Layout layout;
+};
+
+std::vector<Shape> layouts() {
+  return {{{4, 5}, {}},
+          {{4, 5}, {.pad = 3}},
+          {{4, 5}, {.step = 2}},
+          {{2, 3, 5}, {.pad = 1, .step = 3, .offset = 2}},
+          {{}, {}},
+          {{0, 5}, {}}};
+}
+
+TEST(GuardedArrayTest, ElementsCanBeWrittenAndNothingElse) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::u8}) {
+    for (const Shape& how : layouts()) {
+      GuardedArray array;
+      ASSERT_TRUE(array.make(dtype, how.shape, how.layout).ok());
+      EXPECT_TRUE(array.intact());
+      for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, static_cast<double>(i % 7));
+      for (std::int64_t i = 0; i < array.size(); ++i) {
+        EXPECT_EQ(array.get(i), static_cast<double>(i % 7)) << name(dtype);
+      }
+      EXPECT_TRUE(array.intact()) << name(dtype);
+      array.poison();
+      EXPECT_TRUE(array.intact()) << name(dtype);
+      for (std::int64_t i = 0; is_floating(dtype) && i < array.size(); ++i) {
+        EXPECT_TRUE(std::isnan(array.get(i))) << name(dtype);
+      }
+    }
+  }
+}
+
+// Guards are out of bounds to AddressSanitizer, too.
+__attribute__((no_sanitize("address"))) void write_anywhere(std::byte* to, std::byte value) {
+  *to = value;
+}
+__attribute__((no_sanitize("address"))) std::byte read_anywhere(const std::byte* from) {
+  return *from;
+}
+
+TEST(GuardedArrayTest, OneByteOutsideIsFound) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    for (const Shape& how : layouts()) {
+      GuardedArray array;
+      ASSERT_TRUE(array.make(dtype, how.shape, how.layout).ok());
+      for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, 1);
+      // The bytes of elements, found by setting them to something else.
+      const auto size = static_cast<std::ptrdiff_t>(size_of(dtype));
+      const auto* first = static_cast<const std::byte*>(array.tensor().data);
+      std::ptrdiff_t end = 0;
+      for (int d = 0; d < array.tensor().rank && array.size() > 0; ++d) {
+        end += (array.tensor().shape[static_cast<std::size_t>(d)] - 1) *
+               array.tensor().strides[static_cast<std::size_t>(d)] * size;
+      }
+      end += array.size() > 0 ? size : 0;
+      auto* bytes = static_cast<std::byte*>(array.tensor().data);
+      std::vector<std::byte> before(first, first + end);
+      for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, kNan);
+      // From 100 bytes ahead of the first element to 100 past the last.
+      for (std::ptrdiff_t b = -100; b < end + 100; ++b) {
+        const bool inside = b >= 0 && b < end;
+        bool element = false;
+        if (inside) {  // every element has a byte that differs between 1 and NaN
+          const std::ptrdiff_t start = b / size * size;
+          element = std::memcmp(before.data() + start, first + start,
+                                static_cast<std::size_t>(size)) != 0;
+        }
+        const std::byte kept = read_anywhere(bytes + b);
+        write_anywhere(bytes + b, ~kept);
+        EXPECT_EQ(array.intact(), element) << name(dtype) << " byte " << b;
+        write_anywhere(bytes + b, kept);
+      }
+      EXPECT_TRUE(array.intact());
+    }
+  }
+}
+
+TEST(GuardedArrayTest, TakesAnyStrides) {
+  const std::vector<std::int64_t> shape = {3, 4};
+  GuardedArray array;
+  ASSERT_TRUE(array.make(DType::f32, shape, std::vector<std::int64_t>{-9, 2}, 1).ok());
+  array.poison();
+  EXPECT_TRUE(array.poisoned());
+  for (std::int64_t i = 0; i < 12; ++i) array.set(i, static_cast<double>(i));
+  EXPECT_FALSE(array.poisoned());
+  EXPECT_TRUE(array.intact());
+  const auto* data = static_cast<const float*>(array.tensor().data);
+  EXPECT_EQ(data[-2 * 9 + 3 * 2], 11);
+  ASSERT_TRUE(array.make(DType::f32, shape, std::vector<std::int64_t>{0, 1}, 0).ok());
+  array.set(1, 5);
+  EXPECT_EQ(array.get(9), 5);  // the rows are one
+  ASSERT_TRUE(
+      array.make(DType::f32, std::vector<std::int64_t>{0, 4}, std::vector<std::int64_t>{-4, 1}, 0)
+          .ok());
+  EXPECT_EQ(array.size(), 0);
+  EXPECT_TRUE(array.intact());
+}
+
+TEST(GuardedArrayTest, LiesWhereItsLayoutSays) {
+  GuardedArray array;
+  ASSERT_TRUE(
+      array.make(DType::f32, std::vector<std::int64_t>{3, 4}, {.pad = 5, .step = 2, .offset = 1})
+          .ok());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(array.tensor().data) % 64, 4U);
+  EXPECT_EQ(array.tensor().strides[1], 2);
+  EXPECT_EQ(array.tensor().strides[0], 4 * 2 + 5);
+  for (std::int64_t i = 0; i < 12; ++i) array.set(i, static_cast<double>(i));
+  EXPECT_EQ(read<double>(array.tensor().data, DType::f32, 2 * 13 + 3 * 2), 11);
+}
+
+// --- The whole of it ---
+
+TEST(VerifyTest, PassesRefusesAndFails) {
+  Case c{.shape = {4, 33}};
+  EXPECT_EQ(verify(c).kind, Verdict::Kind::passed);
+  EXPECT_FALSE(verify(c).variant.empty());
+  EXPECT_LE(verify(c).worst, 1);
+
+  c.variant = "cpu_lanes";
+  const Verdict refused = verify(c);
+  EXPECT_EQ(refused.kind, Verdict::Kind::refused);
+  EXPECT_NE(refused.message.find("cpu_lanes"), std::string::npos) << refused.message;
+
+  c.variant = "cpu_best";
+  const Verdict unknown = verify(c);
+  EXPECT_EQ(unknown.kind, Verdict::Kind::failed);
+  EXPECT_NE(unknown.message.find("cpu_best"), std::string::npos) << unknown.message;
+
+  c.variant.clear();
+  c.isa = "MMX";
+  const Verdict no_isa = verify(c);
+  EXPECT_EQ(no_isa.kind, Verdict::Kind::failed);
+  EXPECT_NE(no_isa.message.find("isa: 'MMX' cannot run here"), std::string::npos) << no_isa.message;
+}
+
+// The variants of softmax that take a dense row without options.
+std::vector<std::string> plain_variants(const Case& c) {
+  std::vector<std::string> names;
+  for (const Variant& v : variants(c.op)) {
+    if (v.refuses(problem_of(c), this_host()).empty()) names.emplace_back(v.name);
+  }
+  return names;
+}
+
+TEST(VerifyTest, TheVariantThatIsAskedForIsTheOneThatRan) {
+  const Case c{.shape = {4, 33}};
+  ASSERT_GE(plain_variants(c).size(), 4U);
+  for (const std::string& isa : runnable_isas()) {
+    for (const std::string& variant : plain_variants(c)) {
+      const Verdict verdict = verify({.shape = c.shape, .variant = variant, .isa = isa});
+      EXPECT_EQ(verdict.kind, Verdict::Kind::passed) << isa << " " << verdict.message;
+      EXPECT_EQ(verdict.variant, variant);
+    }
+  }
+}
+
+TEST(VerifyTest, ExpandLeavesNothingOut) {
+  const std::size_t isas = runnable_isas().size();
+  const Case c{.shape = {4, 33}};
+  const std::vector<Case> one_fill = expand(c, false);
+  EXPECT_EQ(one_fill.size(), isas * plain_variants(c).size() + 1);  // and the dispatcher's choice
+  EXPECT_EQ(expand(c, true).size(), one_fill.size() * fills().size());
+  for (const Case& each : one_fill) EXPECT_EQ(each.fill, "random");
+
+  const std::vector<Case> named = expand({.shape = {4, 33}, .variant = "cpu_row"}, false);
+  ASSERT_EQ(named.size(), isas);
+  for (const Case& each : named) EXPECT_EQ(each.variant, "cpu_row");
+
+  const std::vector<Case> fixed =
+      expand({.shape = {4, 33}, .variant = "cpu_row", .isa = runnable_isas()[0]}, false);
+  EXPECT_EQ(fixed.size(), 1U);
+}
+
+}  // namespace
+}  // namespace onepass::cli
