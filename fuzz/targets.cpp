@@ -10,6 +10,7 @@
 
 #include "cli/files/files.hpp"
 #include "cli/measure/results.hpp"
+#include "cli/problem/options.hpp"
 #include "cli/profile/ncu.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/tuning.hpp"
@@ -158,28 +159,29 @@ Seeds ncu_seeds(const std::string&) {
           "==ERROR== no permission\nerror: no GPU\n"};
 }
 
-constexpr std::string_view kProblemWords =
-    "softmax log_softmax logsumexp softmax_backward log_softmax_backward cross_entropy "
-    "cross_entropy_backward topk sample "
-    "gate attention f32 f16 bf16 f64 :f32 axis= scale= temperature= softcap= mask= additive "
-    "boolean lengths causal + window= "
-    "smoothing= z_loss= reduction=sum reduction=mean reduction=none k= values=logit "
-    "values=renormalized "
-    "values=log_probability values=probability index=i32 top_k= top_p= min_p= score=sigmoid keys= "
-    "kv_heads= page= split= "
-    "pad= step= offset= out_offset= threads= seed= fill=nan variant= device=cuda isa= lse in_place "
-    "batch_invariant ignore "
-    "loss unsorted target broadcast bias renormalize alibi sinks offsets bshd row -1 "
-    "9223372036854775807 1e308 nan inf";
+// Every word that a problem line may hold, and some that it may not.
+std::string problem_words() {
+  std::string words =
+      ":f32 additive boolean lengths causal + row -1 9223372036854775807 1e308 nan inf";
+  for (const Op op : kAllOps) words += fmt::format(" {}", name(op));
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    words += fmt::format(" {}", name(dtype));
+  }
+  for (const cli::Option& option : cli::options()) {
+    words += fmt::format(" {}{} {}", option.key, option.is_flag ? "" : "=", option.examples);
+  }
+  return words;
+}
 
 const std::array<Target, 7>& all() {
+  static const std::string problem = problem_words();
   static const std::array<Target, 7> list = {{
       {"api", fuzz_api, no_seeds, ""},
       {"npy", fuzz_npy, npy_seeds,
        "NUMPY descr fortran_order shape True False <f2 <f4 <f8 <u2 |u1 >f4 =f4 9223372036854775807 "
        "-1"},
-      {"problem", fuzz_problem, problem_seeds, kProblemWords},
-      {"workload", fuzz_workload, workload_seeds, kProblemWords},
+      {"problem", fuzz_problem, problem_seeds, problem},
+      {"workload", fuzz_workload, workload_seeds, problem},
       {"tuning", fuzz_tuning, tuning_seeds,
        "onepass-tuning-1 map fold pair gpu_group: gpu_block: gpu_cluster: gpu_grid: 132 -1 "
        "2147483647 9223372036854775807"},

@@ -9,6 +9,7 @@
 #include "cli/files/npy.hpp"
 #include "cli/files/table.hpp"
 #include "cli/problem/case.hpp"
+#include "cli/problem/words.hpp"
 #include "core/number.hpp"
 #include "onepass/onepass.hpp"
 

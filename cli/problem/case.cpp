@@ -4,13 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <functional>
 #include <set>
 #include <sstream>
 
 #include "cli/files/files.hpp"
+#include "cli/problem/options.hpp"
 #include "cli/problem/sequences.hpp"
+#include "cli/problem/words.hpp"
 #include "core/nearest.hpp"
 #include "dispatch/variant.hpp"
 
@@ -20,6 +22,98 @@ namespace {
 template <class... Args>
 Status bad(fmt::format_string<Args...> format, Args&&... args) {
   return {Code::invalid_argument, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+constexpr std::array kDTypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
+
+const Option* find_option(std::string_view key, bool is_flag) {
+  for (const Option& option : options()) {
+    if (option.key == key && option.is_flag == is_flag) return &option;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> option_keys(bool flags) {
+  std::vector<std::string_view> keys;
+  for (const Option& option : options()) {
+    if (option.is_flag == flags) keys.push_back(option.key);
+  }
+  return keys;
+}
+
+// All words without a value.
+std::vector<std::string_view> plain_words() {
+  std::vector<std::string_view> all;
+  for (const Op op : kAllOps) all.push_back(name(op));
+  for (const std::string_view key : option_keys(true)) all.push_back(key);
+  for (const DType dtype : kDTypes) all.push_back(name(dtype));
+  return all;
+}
+
+bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
+  shape.clear();
+  while (true) {
+    const std::size_t x = text.find('x');
+    std::int64_t extent = 0;
+    if (!parse_number(text.substr(0, x), extent)) return false;
+    shape.push_back(extent);
+    if (x == std::string_view::npos) return true;
+    text.remove_prefix(x + 1);
+  }
+}
+
+// Also tells what the word says: the key of an option, or "op", "shape", "dtype".
+Status parse_word(std::string_view word, Case& c, std::string_view& says) {
+  if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
+    says = word.substr(0, equals);
+    const Option* option = find_option(says, false);
+    if (option == nullptr) {
+      return bad("problem: unknown key in '{}'{}", word, did_you_mean(says, option_keys(false)));
+    }
+    return option->read(word.substr(equals + 1), c) ? Status{}
+                                                    : bad("problem: bad value in '{}'", word);
+  }
+  if (const auto op = op_named(word)) {
+    says = "op";
+    c.op = *op;
+    return {};
+  }
+  if (const Option* option = find_option(word, true)) {
+    says = word;
+    option->read({}, c);
+    return {};
+  }
+  if (!word.empty() && word[0] >= '0' && word[0] <= '9') {
+    says = "shape";
+    return parse_shape(word, c.shape) ? Status{} : bad("problem: bad shape '{}'", word);
+  }
+  says = "dtype";
+  const std::size_t colon = word.find(':');
+  if (Status status = parse_dtype(word.substr(0, colon), c.in); !status.ok()) {
+    return bad("problem: '{}' is no op, shape, dtype, flag or key=value{}", word,
+               did_you_mean(word, plain_words()));
+  }
+  c.out = c.in;
+  return colon == std::string_view::npos ? Status{} : parse_dtype(word.substr(colon + 1), c.out);
+}
+
+// Elements that the arrays span, padding included; not an integer, as it may be more than those count.
+double spanned(const Case& c) {
+  double rows = 1;
+  for (const std::int64_t extent : c.shape)
+    rows *= static_cast<double>(std::max<std::int64_t>(extent, 1));
+  const auto last = static_cast<double>(std::max<std::int64_t>(c.shape.back(), 1));
+  rows /= last;
+  const auto pad = static_cast<double>(c.pad), step = static_cast<double>(c.step);
+  const auto offsets =
+      static_cast<double>(c.offset) + static_cast<double>(std::max<std::int64_t>(c.out_offset, 0));
+  double elements = rows * (last * step + pad + static_cast<double>(c.k)) + offsets;
+  if (c.op == Op::attention) {
+    const double keys = static_cast<double>(c.keys) + static_cast<double>(c.page);
+    const double heads = static_cast<double>(std::max(c.kv_heads, c.shape[1]));
+    elements += static_cast<double>(c.shape[0]) * heads * keys * (last + pad);
+  }
+  return elements;
 }
 
 }  // namespace
@@ -45,75 +139,72 @@ std::vector<std::int64_t> Case::row_shape() const {
 }
 
 std::string to_string(const Case& c) {
-  const Case plain;
+  const Case usual = usual_case(c);
   std::string text = fmt::format("{} {} {}", name(c.op), fmt::join(c.shape, "x"), name(c.in));
   if (c.out != c.in) text += fmt::format(":{}", name(c.out));
-  const auto add = [&text](std::string_view key, const auto& value, const auto& usual) {
-    if (value != usual) text += fmt::format(" {}={}", key, value);
-  };
-  const auto flag = [&text](std::string_view word, bool on) {
-    if (on) text += fmt::format(" {}", word);
-  };
-  const auto per_row = [&](std::string_view key, double value, bool rows, double usual) {
-    rows ? flag(fmt::format("{}=row", key), true) : add(key, value, usual);
-  };
-  add("axis", c.axis, plain.axis);
-  const bool attends = c.op == Op::attention;
-  add("keys", c.keys, attends ? c.shape[2] : plain.keys);
-  add("kv_heads", c.kv_heads, attends ? c.shape[1] : plain.kv_heads);
-  per_row("scale", c.scale, c.scale_rows, attends ? usual_scale(c) : 1.0);
-  per_row("temperature", c.temperature, c.temperature_rows, 1.0);
-  add("softcap", c.softcap, plain.softcap);
-  std::vector<std::string_view> masks;
-  if (c.additive) masks.emplace_back("additive");
-  if (c.boolean) masks.emplace_back("boolean");
-  if (c.lengths) masks.emplace_back("lengths");
-  if (c.causal) masks.emplace_back("causal");
-  if (!masks.empty()) text += fmt::format(" mask={}", fmt::join(masks, "+"));
-  flag("broadcast", c.broadcast);
-  if (c.window_left >= 0 || c.window_right >= 0) {
-    text += fmt::format(" window={},{}", c.window_left, c.window_right);
+  for (const Option& option : options()) {
+    const std::string value = option.text(c, usual);
+    if (value.empty()) continue;
+    text += fmt::format(" {}", option.key);
+    if (!option.is_flag) text += "=" + value;
   }
-  flag("lse", c.lse);
-  add("smoothing", c.smoothing, plain.smoothing);
-  add("z_loss", c.z_loss, plain.z_loss);
-  flag("ignore", c.ignore);
-  flag("weights", c.weights);
-  flag("probabilities", c.probabilities);
-  flag("loss", c.loss);
-  if (c.reduction != Reduction::none) {
-    text += c.reduction == Reduction::sum ? " reduction=sum" : " reduction=mean";
-  }
-  add("k", c.k, plain.k);
-  add("values", name(c.values), name(plain.values));
-  flag("unsorted", c.unsorted);
-  flag("target", c.target);
-  add("index", name(c.index), name(plain.index));
-  add("top_k", c.top_k, plain.top_k);
-  add("top_p", c.top_p, plain.top_p);
-  add("min_p", c.min_p, plain.min_p);
-  flag("score=sigmoid", c.score == GateScore::sigmoid);
-  flag("bias", c.bias);
-  flag("renormalize", c.renormalize);
-  flag("alibi", c.alibi);
-  flag("sinks", c.sinks);
-  flag("offsets", c.ragged);
-  add("page", c.page, plain.page);
-  add("split", c.split, plain.split);
-  flag("bshd", c.bshd);
-  flag("in_place", c.in_place);
-  flag("batch_invariant", c.batch_invariant);
-  add("pad", c.pad, plain.pad);
-  add("step", c.step, plain.step);
-  add("offset", c.offset, plain.offset);
-  add("out_offset", c.out_offset, plain.out_offset);
-  add("variant", c.variant, plain.variant);
-  add("device", name(c.device), name(plain.device));
-  add("isa", c.isa, plain.isa);
-  add("threads", c.threads, plain.threads);
-  add("fill", c.fill, plain.fill);
-  add("seed", c.seed, plain.seed);
   return text;
+}
+
+Status parse_dtype(std::string_view text, DType& out) {
+  for (const DType dtype : kDTypes) {
+    if (name(dtype) == text) {
+      out = dtype;
+      return {};
+    }
+  }
+  return bad("dtype: '{}' is not one of f32, f16, bf16, f64", text);
+}
+
+Status parse_op(std::string_view text, Op& out) {
+  if (const auto op = op_named(text)) {
+    out = *op;
+    return {};
+  }
+  std::vector<std::string_view> ops;
+  for (const Op op : kAllOps) ops.push_back(name(op));
+  return bad("op: there is no '{}'{}", text, did_you_mean(text, ops));
+}
+
+Status parse_case(std::string_view text, Case& out) {
+  Case c{.op = out.op};
+  std::istringstream words{std::string(text)};
+  std::set<std::string, std::less<>> said;
+  for (std::string word; words >> word;) {
+    std::string_view says;
+    if (Status status = parse_word(word, c, says); !status.ok()) return status;
+    if (!said.emplace(says).second) {
+      return bad("problem: '{}' gives the {} a second time", word, says);
+    }
+  }
+  if (!said.contains("shape")) return bad("problem: '{}' has no shape such as 4096x4096", text);
+  const auto rank = static_cast<int>(c.shape.size());
+  if (rank > kMaxRank)
+    return bad("problem: a shape of {} dimensions, at most {} go", rank, kMaxRank);
+  if (c.axis < -rank || c.axis >= rank) {
+    return bad("problem: axis {} is outside a shape of {} dimensions", c.axis, rank);
+  }
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : c.shape) {
+    // A 0 does not hide what the other extents come to: they are rows.
+    if (extent < 0 ||
+        __builtin_mul_overflow(elements, std::max<std::int64_t>(extent, 1), &elements)) {
+      return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
+    }
+  }
+  if (c.op == Op::attention) {
+    if (Status status = complete_attention(said.contains("scale"), c); !status.ok()) return status;
+  }
+  if (spanned(c) > 0x1p62) return bad("problem: '{}' spans more elements than 2^62", text);
+  // A variant that no op has is reported by whoever runs the case.
+  if (const Variant* variant = find_variant(c.op, c.variant)) c.device = variant->device;
+  out = c;
+  return {};
 }
 
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {

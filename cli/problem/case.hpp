@@ -92,9 +92,6 @@ Status parse_case(std::string_view text, Case& out);
 std::string to_string(const Case& c);
 
 Status parse_dtype(std::string_view text, DType& out);
-// 64 bits: a decimal number from −2^63 to 2^64 − 1, or 0x and hexadecimal digits.
-bool parse_bits(std::string_view text, std::uint64_t& out);
-std::string_view name(TopkValues values);
 bool parse_values(std::string_view text, TopkValues& out);  // false: no such name
 
 // The cases of a workload file: one a line, # begins a comment. An empty op in a line is `op`'s.

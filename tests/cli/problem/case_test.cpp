@@ -11,9 +11,11 @@
 #include <cstdio>
 #include <fstream>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "cli/ops/call.hpp"
+#include "cli/problem/options.hpp"
 #include "dispatch/choose.hpp"
 #include "runtime/host.hpp"
 
@@ -43,7 +45,12 @@ rc::Gen<std::vector<std::int64_t>> any_shape(int most_dimensions, int most) {
   });
 }
 
-// Any case that a string can say.
+std::vector<std::string> words_of(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+// Any case that a string can say: a number of its own for some options, an example of some others.
 rc::Gen<Case> any_case() {
   const auto number =
       rc::gen::oneOf(rc::gen::arbitrary<double>(),
@@ -54,35 +61,18 @@ rc::Gen<Case> any_case() {
     const int rank = static_cast<int>(c.shape.size());
     c.in = *rc::gen::elementOf(kFloating);
     c.out = *mostly(c.in, rc::gen::elementOf(kFloating));
+    for (double Case::*each : {&Case::scale, &Case::temperature, &Case::softcap, &Case::z_loss}) {
+      if (*seldom()) c.*each = *number;
+    }
+    for (const Option& option : options()) {
+      if (option.key == "variant" || option.key == "device" || !*seldom()) continue;
+      const std::vector<std::string> examples = words_of(option.examples);
+      RC_ASSERT(option.read(examples.empty() ? "" : *rc::gen::elementOf(examples), c));
+    }
+    if (c.scale_rows) c.scale = 1;
+    if (c.temperature_rows) c.temperature = 1;
     c.axis = *rc::gen::inRange(-rank, rank);
-    c.scale_rows = *seldom();
-    if (!c.scale_rows) c.scale = *mostly(1.0, number);
-    c.temperature_rows = *seldom();
-    if (!c.temperature_rows) c.temperature = *mostly(1.0, number);
-    c.softcap = *mostly(0.0, number);
-    c.additive = *seldom();
-    c.boolean = *seldom();
-    c.lengths = *seldom();
-    c.causal = *seldom();
-    c.broadcast = *seldom();
-    c.window_left = *mostly<std::int64_t>(-1, rc::gen::inRange<std::int64_t>(0, 100));
-    c.window_right = *mostly<std::int64_t>(-1, rc::gen::inRange<std::int64_t>(0, 100));
-    c.lse = *seldom();
-    c.smoothing = *mostly(0.0, number);
-    c.z_loss = *mostly(0.0, number);
-    c.ignore = *seldom();
-    c.weights = *seldom();
-    c.probabilities = *seldom();
-    c.reduction = *mostly(Reduction::none, rc::gen::element(Reduction::sum, Reduction::mean));
-    c.in_place = *seldom();
-    c.pad = *mostly<std::int64_t>(0, rc::gen::inRange<std::int64_t>(0, 100));
-    c.step = *mostly<std::int64_t>(1, rc::gen::inRange<std::int64_t>(1, 9));
-    c.offset = *mostly<std::int64_t>(0, rc::gen::inRange<std::int64_t>(0, 100));
-    c.variant = *rc::gen::element<std::string>("", "cpu_row", "any_name");
-    c.isa = *rc::gen::element<std::string>("", "AVX2", "NEON");
-    c.threads = *mostly(0, rc::gen::inRange(0, 100));
-    c.fill = *rc::gen::element<std::string>("random", "nan", "some_fill");
-    c.seed = *rc::gen::oneOf(rc::gen::just<std::uint64_t>(1), rc::gen::arbitrary<std::uint64_t>());
+    c.seed = *rc::gen::oneOf(rc::gen::just(c.seed), rc::gen::arbitrary<std::uint64_t>());
     return c;
   });
 }
@@ -111,6 +101,45 @@ RC_GTEST_PROP(CaseTest, WordsMayComeInAnyOrder, (std::uint64_t seed)) {
   std::string shuffled = "\t";
   for (const std::string& word : words) shuffled += word + "  ";
   RC_ASSERT(parsed(shuffled) == c);
+}
+
+// Each option by itself, in each of its examples: said, printed under its own key, and read again.
+TEST(CaseTest, EveryOptionIsReadAndPrintedByItsRow) {
+  for (const std::string problem : {"softmax 4x5 f32", "attention 2x4x5x8 f16:f32"}) {
+    for (const Option& option : options()) {
+      const std::string key(option.key);
+      std::vector<std::string> said;
+      for (const std::string& value : words_of(option.examples)) said.push_back(key + "=" + value);
+      if (option.is_flag) said.push_back(key);
+      ASSERT_FALSE(said.empty()) << key;
+      for (const std::string& word : said) {
+        Case c;
+        if (!parse_case(problem + " " + word, c).ok()) {
+          EXPECT_TRUE(problem.starts_with("attention")) << word;
+          continue;
+        }
+        const std::string printed = to_string(c);
+        const bool as_mask = option.is_flag && (key == "causal" || key == "lengths");
+        EXPECT_TRUE((printed + " ")
+                        .find(as_mask          ? " mask=" + key + " "
+                              : option.is_flag ? " " + key + " "
+                                               : " " + key + "=") != std::string::npos)
+            << word << ": " << printed;
+        EXPECT_EQ(parsed(printed), c) << printed;
+        EXPECT_EQ(to_string(parsed(printed)), printed);
+        const Case usual = usual_case(c);
+        EXPECT_NE(c, usual) << word;
+        EXPECT_EQ(to_string(usual), problem);
+      }
+    }
+  }
+}
+
+TEST(CaseTest, NoOptionHasTwoRows) {
+  std::set<std::pair<std::string_view, bool>> keys;
+  for (const Option& option : options()) {
+    EXPECT_TRUE(keys.emplace(option.key, option.is_flag).second) << option.key;
+  }
 }
 
 TEST(CaseTest, TheExampleOfTheHeader) {
