@@ -173,7 +173,7 @@ Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, 
   ONEPASS_TRY(check_cross_entropy(Op::cross_entropy, tensors, options, args));
   ONEPASS_TRY(check_values(context, args));
   if (context.device() == Device::cuda) {
-    args.reduction = options.reduction;
+    args.reduction = reduced_on_gpu(args.op, false, options.reduction);
   } else if (options.reduction != Reduction::none) {
     return reduced_loss(context, args, options);
   }
@@ -187,8 +187,8 @@ Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor
   const CrossEntropyTensors tensors{.x = x, .target = target, .lse = lse, .dloss = dloss, .dx = dx};
   ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
   ONEPASS_TRY(check_values(context, args));
-  if (options.reduction == Reduction::mean && context.device() == Device::cuda) {
-    args.reduction = Reduction::mean;
+  if (context.device() == Device::cuda) {
+    args.reduction = reduced_on_gpu(args.op, false, options.reduction);
   } else if (options.reduction == Reduction::mean) {
     args.dloss_scale = mean_scale(args);
   }
@@ -202,7 +202,9 @@ Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstT
       .x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true};
   ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
   ONEPASS_TRY(check_values(context, args));
-  if (context.device() == Device::cuda) args.reduction = options.reduction;
+  if (context.device() == Device::cuda) {
+    args.reduction = reduced_on_gpu(args.op, true, options.reduction);
+  }
   if (context.device() == Device::cuda || options.reduction == Reduction::none) {
     return run(context, args, options);
   }

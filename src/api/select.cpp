@@ -7,20 +7,9 @@
 #include "dispatch/variant.hpp"
 #include "onepass/select.hpp"
 #include "ops/select/check.hpp"
-#include "rows/describe.hpp"
 
 namespace onepass {
 namespace {
-
-// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans:
-// it takes a usual number, and a row that asks for more is searched.
-std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
-  if (args.op != Op::sample) return select.k;
-  const std::int64_t cols = args.space.cols;
-  const bool greedy = on_gpu && !select.temperature.rows && select.temperature.value == 0;
-  if (select.top_k.rows && !on_gpu) return cols;
-  return candidates_of_sample(select.top_k.rows ? 0 : select.top_k.value, greedy, cols);
-}
 
 // What the caller calls the op's output.
 std::string_view output_name(Op op) {
@@ -33,14 +22,7 @@ Status run(const Context& context, RowArgs& args, const Select& select, const Op
   Machine machine{};
   ONEPASS_TRY(machine_of(context, machine));
   if (!on_gpu) ONEPASS_TRY(check_select_values(args, select));
-  Problem problem = describe(args);
-  problem.k = candidates(args, select, on_gpu);
-  problem.wants_lse = args.lse || args.target;
-  problem.weighs =
-      select.values == TopkValues::probability || select.values == TopkValues::renormalized;
-  problem.textbook = select.values == TopkValues::probability && select.sorted &&
-                     select.indices.dtype == DType::i64 && select.indices.col_stride == 1 &&
-                     args.out.col_stride == 1;
+  const Problem problem = describe(args, select, on_gpu);
   if (on_gpu && args.op == Op::sample && problem.in == DType::f64) {
     return {Code::unsupported, "x: f64: on a GPU sample takes f32, f16 and bf16"};
   }

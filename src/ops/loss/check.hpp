@@ -17,6 +17,12 @@ struct CrossEntropyTensors {
 Status check_cross_entropy(Op op, const CrossEntropyTensors& tensors,
                            const CrossEntropyOptions& options, RowArgs& args);
 
+// What a GPU's kernels reduce: losses, or of a gradient alone what a mean divides by.
+constexpr Reduction reduced_on_gpu(Op op, bool with_loss, Reduction wanted) {
+  const bool losses = op == Op::cross_entropy || with_loss;
+  return losses || wanted == Reduction::mean ? wanted : Reduction::none;
+}
+
 // The targets' own values, on a CPU only.
 Status check_targets(const RowArgs& args);
 

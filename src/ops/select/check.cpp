@@ -81,6 +81,16 @@ Status check_own_factors(const RowArgs& args, double temperature) {
              : check_factors(z.scale, temperature, z.softcap, z.x.dtype);
 }
 
+// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans: it takes a
+// usual number, and a row that asks for more is searched.
+std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
+  if (args.op != Op::sample) return select.k;
+  const std::int64_t cols = args.space.cols;
+  const bool greedy = on_gpu && !select.temperature.rows && select.temperature.value == 0;
+  if (select.top_k.rows && !on_gpu) return cols;
+  return candidates_of_sample(select.top_k.rows ? 0 : select.top_k.value, greedy, cols);
+}
+
 constexpr std::string_view kTemperature = "0 or a positive number";
 constexpr std::string_view kTopP = "above 0 and at most 1";
 constexpr std::string_view kMinP = "between 0 and 1";
@@ -213,6 +223,17 @@ Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const Gate
   args.logits.queries = shape.queries();
   collapse_present(args, std::initializer_list<Operand*>{&select.indices});
   return {};
+}
+
+Problem describe(const RowArgs& args, const Select& select, bool on_gpu) {
+  Problem p = describe(args);
+  p.k = candidates(args, select, on_gpu);
+  p.wants_lse = args.lse || args.target;
+  p.weighs = select.values == TopkValues::probability || select.values == TopkValues::renormalized;
+  p.textbook = select.values == TopkValues::probability && select.sorted &&
+               select.indices.dtype == DType::i64 && select.indices.col_stride == 1 &&
+               args.out.col_stride == 1;
+  return p;
 }
 
 Status check_select_values(const RowArgs& args, const Select& select) {
