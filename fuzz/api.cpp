@@ -24,7 +24,7 @@ void require(const Status& status, std::string_view what) {
 
 // Raw bits in the place of some elements: infinities, NaNs and zeros of either sign, subnormals.
 void poke(Bytes& bytes, cli::Call& call) {
-  cli::GuardedArray& x = call[cli::Call::members()[0]];
+  cli::GuardedArray& x = call[cli::array::x];
   for (std::int64_t left = bytes.below(4); left > 0 && x.size() > 0; --left) {
     const std::int64_t at = bytes.below(x.size());
     const double value = bytes.pick({-std::numeric_limits<double>::infinity(), -0.0, 0x1p-149, 1.0,
@@ -38,11 +38,10 @@ void poke(Bytes& bytes, cli::Call& call) {
 bool renew_lse(cli::Call& call) {
   const cli::Case& c = call.spec();
   if (c.op != Op::cross_entropy_backward || !c.lse || c.loss) return false;
-  const auto lse = std::ranges::find(cli::Call::members(), "lse", &cli::Call::Member::name);
   for (std::int64_t r = 0; r < c.rows(); ++r) {
     oracle::Row x;
     for (std::int64_t i = 0; i < c.cols(); ++i) x.push_back(call.in().get(call.index(r, i)));
-    call[*lse].set(r, oracle::logsumexp(oracle::logits(x, call.transform(r))));
+    call[cli::array::lse].set(r, oracle::logsumexp(oracle::logits(x, call.transform(r))));
   }
   return true;
 }

@@ -43,8 +43,7 @@ struct Options {
 };
 
 struct Arguments {
-  std::list<Argument>
-      all;  // in the order of cli::Call::members(), then those that stand for a number
+  std::list<Argument> all;  // in the order of cli::kAllArrays, then those that stand for a number
   Options options;
 
   Argument* find(std::string_view name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cli/ops/call.hpp"
 #include "cli/problem/fill.hpp"
 #include "cli/problem/sequences.hpp"
 #include "dispatch/choose.hpp"
@@ -159,7 +160,9 @@ void decode_variant(Bytes& bytes, Case& c) {
   }
   Machine machine{};
   if (device == Device::cuda && cli::machine_of(c, machine).ok()) {
-    const std::vector<std::string> launches = launch_names(cli::problem_of(c), machine);
+    Problem problem;
+    std::vector<std::string> launches;
+    if (cli::describe(c, problem).ok()) launches = launch_names(problem, machine);
     names.insert(names.end(), launches.begin(), launches.end());
   }
   if (!names.empty()) c.variant = bytes.pick(names);

@@ -100,10 +100,9 @@ class Laying {
 
   Status run() {
     options();
-    for (const cli::Call::Member& member : cli::Call::members()) {
-      if (!call_[member].present()) continue;
-      if (Status status = lay(member.name, call_[member], call_.writes(member)); !status.ok())
-        return status;
+    for (const cli::array::Id id : cli::kAllArrays) {
+      if (!call_[id].present()) continue;
+      if (Status status = lay(name(id), call_[id], call_.writes(id)); !status.ok()) return status;
     }
     if (call_.spec().op == Op::attention || call_.spec().op == Op::gate) return {};
     if (Status status = number("scale", out_.options.scale); !status.ok()) return status;
@@ -144,23 +143,16 @@ class Laying {
 
   // Another ignore_index: a class even, whose rows then do not count.
   void choose_ignore_index() {
-    const cli::GuardedArray& target = call_.target();
+    cli::GuardedArray& target = call_[cli::array::target];
     if (call_.spec().op != Op::cross_entropy && call_.spec().op != Op::cross_entropy_backward)
       return;
     const std::int64_t ignored =
         bytes_.pick({std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 30});
     for (std::int64_t r = 0; r < target.size(); ++r) {
       if (target.get(r) == static_cast<double>(ignored))
-        mutable_target().set(r, static_cast<double>(cli::kIgnore));
+        target.set(r, static_cast<double>(cli::kIgnore));
     }
     out_.options.ignore_index = ignored;
-  }
-
-  cli::GuardedArray& mutable_target() {
-    for (const cli::Call::Member& member : cli::Call::members()) {
-      if (member.name == "target") return call_[member];
-    }
-    return call_[cli::Call::members()[0]];
   }
 
   Status lay(std::string_view name, cli::GuardedArray& meant, bool written) {

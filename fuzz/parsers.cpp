@@ -9,6 +9,7 @@
 
 #include "cli/files/npy.hpp"
 #include "cli/measure/results.hpp"
+#include "cli/ops/call.hpp"
 #include "cli/problem/case.hpp"
 #include "cli/profile/ncu.hpp"
 #include "dispatch/choose.hpp"
@@ -105,7 +106,9 @@ void fuzz_problem(Input input) {
   if (!status.ok()) return require_reason(status);
   require_round_trip(c);
   if (!is_small(c)) return;
-  (void)choose(cli::problem_of(c), this_host(1));
+  Problem problem;
+  const Status described = cli::describe(c, problem);
+  described.ok() ? (void)choose(problem, this_host(1)) : require_reason(described);
 }
 
 void fuzz_workload(Input input) {

@@ -141,7 +141,7 @@ class Spoiling {
       const auto reached =
           (static_cast<std::int64_t>(lengths->array.get(b)) + c_.page - 1) / c_.page;
       const std::int64_t at = b * table + bytes_.below(reached);
-      const auto count = static_cast<double>(call_.k().tensor().shape[0]);
+      const auto count = static_cast<double>(call_[cli::array::k].tensor().shape[0]);
       a->array.set(at, bytes_.pick({-1.0, count, 0x1p31 - 1, -0x1p31}));
       return fmt::format("pages[{}] is {}", at, a->array.get(at));
     }

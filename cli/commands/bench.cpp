@@ -194,9 +194,8 @@ std::string attention_table_of(const std::vector<Row>& rows) {
 }
 
 std::string table_for(const std::vector<Row>& rows, bool on_gpu) {
-  const bool attention = std::any_of(rows.begin(), rows.end(),
-                                     [](const Row& row) { return row.op == name(Op::attention); });
-  if (attention) return attention_table_of(rows);
+  const bool computes = std::ranges::any_of(rows, [](const Row& row) { return row.tflops > 0; });
+  if (computes) return attention_table_of(rows);
   return on_gpu ? gpu_table_of(rows) : table_of(rows);
 }
 

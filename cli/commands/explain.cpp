@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/commands.hpp"
+#include "cli/ops/call.hpp"
 #include "cli/problem/case.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
@@ -58,7 +59,8 @@ Status explain(const Flags& flags) {
   }
   Case there = c;
   there.device = machine.device();
-  const Problem problem = problem_of(there);
+  Problem problem;
+  if (Status status = describe(there, problem); !status.ok()) return status;
   Reasons reasons;
   Decision decision;
   if (c.variant.empty()) {

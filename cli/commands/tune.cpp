@@ -10,6 +10,7 @@
 #include "cli/files/files.hpp"
 #include "cli/files/progress.hpp"
 #include "cli/measure/measure.hpp"
+#include "cli/ops/call.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/tuning_file.hpp"
 #include "runtime/gpu.hpp"
@@ -84,7 +85,9 @@ Status tune(const Flags& flags) {
       if (best == nullptr || row.median_us < best->median_us) best = &row;
     }
     if (best != nullptr) {
-      tuning.add({family_of(c.op), static_cast<int>(size_of(c.in)), gpu_rows::packs(problem_of(c)),
+      Problem problem;
+      if (Status status = describe(c, problem); !status.ok()) return status;
+      tuning.add({family_of(c.op), static_cast<int>(size_of(c.in)), gpu_rows::packs(problem),
                   c.rows(), *gpu_rows::config_named(best->variant)});
     }
     progress.step(to_string(c));

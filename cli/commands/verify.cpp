@@ -25,29 +25,6 @@ struct Flags {
   bool all_fills = false;
 };
 
-// What `onepass verify` runs when nobody says what: each op, each kind of option, every layout.
-constexpr std::string_view kQuick[] = {
-    "8x257 f32",
-    "5x1000 f16",
-    "3x4099 bf16:f32",
-    "4x300 f64",
-    "2x3x65 f32 axis=1",
-    "7x129 f32 mask=additive+boolean temperature=row softcap=30",
-    "2x33x70 f16 mask=causal+lengths",
-    "3x20x50 bf16 window=7,2",
-    "6x2500 f32 pad=3 offset=1",
-    "4x600 f32 step=2 in_place",
-};
-
-constexpr std::string_view kQuickAttention[] = {
-    "1x2x65x64 f32 lse",
-    "2x4x129x64 bf16 kv_heads=2 causal lse",
-    "1x2x33x96 f16 keys=70 window=9,3 softcap=20",
-    "3x8x1x128 bf16 kv_heads=2 keys=300 page=16 lengths sinks lse",
-    "3x2x40x40 f32 offsets alibi bshd lse",
-    "2x2x17x64 f32 keys=50 mask=additive+boolean",
-};
-
 Status collect(const Flags& flags, std::vector<Case>& cases) {
   Case c;
   std::vector<std::string> words = flags.words;
@@ -70,21 +47,15 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
     cases.push_back(c);
     return {};
   }
-  for (const Op op : kRowOps) {
+  for (const Op op : kAllOps) {
     if (!all_ops && op != c.op) continue;
-    for (const std::string_view text : kQuick) {
+    for (const std::string_view text : driver_of(op).quick) {
       Case each{.op = op};
       if (Status status = parse_case(text, each); !status.ok()) return status;
       // Results that there is one of a row cannot lie over x.
       if (traffic(op).writes == 0) each.in_place = false;
       cases.push_back(each);
     }
-  }
-  for (const std::string_view text : kQuickAttention) {
-    if (!all_ops && c.op != Op::attention) break;
-    Case each{.op = Op::attention};
-    if (Status status = parse_case(text, each); !status.ok()) return status;
-    cases.push_back(each);
   }
   return {};
 }

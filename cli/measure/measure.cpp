@@ -12,9 +12,7 @@
 #include "cli/gpu/apparatus.hpp"
 #include "cli/measure/peers.hpp"
 #include "cli/ops/call.hpp"
-#include "cli/ops/check_select.hpp"
 #include "cli/ops/expect.hpp"
-#include "cli/problem/sequences.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "rows/gpu/policy.hpp"
@@ -57,33 +55,32 @@ std::size_t sets_needed(const Problem& problem, const Machine& machine) {
 class Sample {
  public:
   explicit Sample(const Call& call) {
-    const Case& spec = call.spec();
-    if (spec.op == Op::cross_entropy && spec.reduction != Reduction::none) {
-      out_.emplace_back(0, expect(call).out[0]);
-      return;
-    }
     // Of rows of millions every so manieth element, at an odd distance, so that all lanes are seen.
-    const std::int64_t apart = (spec.cols() >> 20) | 1;
+    const std::int64_t apart = (call.spec().cols() >> 20) | 1;
     const Sink sink{.out =
                         [this, apart](std::int64_t i, Expected e) {
                           if (i % apart == 0) out_.emplace_back(i, e);
                         },
                     .lse = [this](std::int64_t i, Expected e) { lse_.emplace_back(i, e); }};
-    for (const std::int64_t r : std::set{std::int64_t{0}, spec.rows() / 2, spec.rows() - 1}) {
-      expect_row(call, r, sink);
-    }
+    call.driver().expect(call, some_rows(call), sink);
   }
 
   bool matches(const Call& call) const {
-    const std::int64_t rows = call.spec().rows();
-    for (const std::int64_t r : std::set{std::int64_t{0}, rows / 2, rows - 1}) {
-      if (chooses(call.spec().op) && !check_chosen(call, r).empty()) return false;
+    const auto wrong_row = call.driver().wrong_row;
+    for (const std::int64_t r : some_rows(call)) {
+      if (wrong_row != nullptr && !wrong_row(call, r).empty()) return false;
     }
-    return all_close(call.out(), out_) && all_close(call.lse(), lse_);
+    return all_close(call.out(), out_) && all_close(call[array::lse], lse_);
   }
 
  private:
   using Expectations = std::vector<std::pair<std::int64_t, Expected>>;
+
+  static std::vector<std::int64_t> some_rows(const Call& call) {
+    const std::int64_t rows = call.spec().rows();
+    const std::set<std::int64_t> some = {0, rows / 2, rows - 1};
+    return {some.begin(), some.end()};
+  }
 
   static bool all_close(const GuardedArray& got, const Expectations& list) {
     return std::all_of(list.begin(), list.end(), [&got](const auto& each) {
@@ -97,11 +94,11 @@ class Sample {
 class Measurement {
  public:
   Measurement(const Case& c, const Protocol& protocol)
-      : case_(c), protocol_(protocol), problem_(problem_of(c)), chosen_(c.variant) {}
+      : case_(c), protocol_(protocol), chosen_(c.variant) {}
 
   Status prepare(const Selection& selection) {
     if (Status status = machine_of(case_, machine_); !status.ok()) return status;
-    if (chosen_.empty()) chosen_ = choose(problem_, machine_).variant();
+    if (Status status = describe(case_, problem_); !status.ok()) return status;
     if (case_.device == Device::cuda) {
       if (Status status = head_start_.allocate(kHeadStartBytes); !status.ok()) return status;
     }
@@ -110,6 +107,12 @@ class Measurement {
       calls_[i] = std::make_unique<Call>();
       const Status status = i == 0 ? calls_[0]->make(case_) : calls_[i]->make_like(*calls_[0]);
       if (!status.ok()) return status;
+    }
+    if (chosen_.empty()) {  // what the library would run, if anything
+      Explanation told;
+      const Status status = calls_[0]->run(context_of(case_).explaining(told), "");
+      if (!status.ok() && status.code() != Code::unsupported) return status;
+      chosen_ = told.plan.variant;
     }
     if (selection.variants == "launches") {
       for (const std::string& launch : launch_names(problem_, machine_)) {
@@ -178,7 +181,8 @@ class Measurement {
       if (c.name == "copy") copy_us = quantile(c.samples, 0.5);
     }
     const double bytes = least_bytes(problem_);
-    const double flops = case_.op == Op::attention ? attention_flops(case_) : 0;
+    const auto count = driver_of(case_.op).flops;
+    const double flops = count == nullptr ? 0 : count(case_);
     for (const Candidate& c : candidates_) {
       const double median = quantile(c.samples, 0.5);
       rows.push_back({.op = std::string(name(case_.op)),
@@ -294,7 +298,7 @@ class Measurement {
   Case case_;
   Protocol protocol_;
   Machine machine_{};
-  Problem problem_;
+  Problem problem_{};
   std::string chosen_;
   std::vector<std::unique_ptr<Call>> calls_;
   std::vector<Candidate> candidates_;
@@ -317,7 +321,8 @@ std::vector<std::string> split_names(const std::string& text) {
 
 Status measure(const Case& c, const Protocol& protocol, const Selection& selection,
                const std::function<void(const std::string&)>& tell, std::vector<Row>& rows) {
-  if (c.rows() == 0 || c.cols() == 0 || (c.op == Op::attention && live_pairs(c) == 0)) {
+  const auto flops = driver_of(c.op).flops;
+  if (c.rows() == 0 || c.cols() == 0 || (flops != nullptr && flops(c) == 0)) {
     return {Code::invalid_argument, fmt::format("problem: '{}' has nothing to time", to_string(c))};
   }
   const int threads_before = max_threads();

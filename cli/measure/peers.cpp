@@ -25,7 +25,9 @@ Status prepare_cpu_copy(const Call& call, int threads, std::function<void()>& ru
     AlignedBytes from, to;
   };
   const auto buffers = std::make_shared<Buffers>();
-  const auto size = static_cast<std::size_t>(least_bytes(problem_of(call.spec())) / 2);
+  Problem problem;
+  if (Status status = describe(call.spec(), problem); !status.ok()) return status;
+  const auto size = static_cast<std::size_t>(least_bytes(problem) / 2);
   if (!buffers->from.allocate(size) || !buffers->to.allocate(size)) {
     return {Code::out_of_memory, fmt::format("copy: no memory for 2 x {} bytes", size)};
   }
@@ -52,7 +54,9 @@ Status prepare_gpu_copy(const Call& call, std::function<void()>& run) {
     gpu::Buffer from, to;
   };
   const auto buffers = std::make_shared<Buffers>();
-  const auto size = static_cast<std::size_t>(least_bytes(problem_of(call.spec())) / 2);
+  Problem problem;
+  if (Status status = describe(call.spec(), problem); !status.ok()) return status;
+  const auto size = static_cast<std::size_t>(least_bytes(problem) / 2);
   if (Status status = buffers->from.allocate(size); !status.ok()) return status;
   if (Status status = buffers->to.allocate(size); !status.ok()) return status;
   const std::byte* data = static_cast<const std::byte*>(call.view(call.in()).data);
@@ -115,7 +119,8 @@ std::function<void()> onednn_primitive(const dnnl::memory::desc& shape, int axis
 
 Status prepare_onednn(const Call& call, int threads, std::function<void()>& run) {
   const Case& spec = call.spec();
-  const Problem problem = problem_of(spec);
+  Problem problem;
+  if (Status status = describe(spec, problem); !status.ok()) return status;
   if (spec.in != spec.out || spec.in == DType::f64 || !problem.plain || !problem.whole_rows ||
       spec.lse) {
     return {Code::unsupported, "onednn: softmax of one dtype without options only"};

@@ -49,7 +49,8 @@ struct Shape {
 
 Status prepare(const Call& call, cudnnSoftmaxAlgorithm_t algorithm, std::function<void()>& run) {
   const Case& spec = call.spec();
-  const Problem problem = problem_of(spec);
+  Problem problem;
+  if (Status status = describe(spec, problem); !status.ok()) return status;
   if (spec.in != spec.out || spec.in == DType::f64 || !problem.plain || !problem.whole_rows ||
       spec.lse || !problem.unit_stride || !problem.even_rows) {
     return {Code::unsupported, "cudnn: softmax of dense rows of one dtype without options only"};

@@ -43,8 +43,8 @@ Status build(const Call& call, cudnnContext* cudnn, fe::graph::Graph& graph) {
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT);
   const auto q = graph.tensor(described(call.view(call.in()), kQ));
-  const auto k = graph.tensor(described(call.view(call.k()), kK));
-  const auto v = graph.tensor(described(call.view(call.v()), kV));
+  const auto k = graph.tensor(described(call.view(call[array::k]), kK));
+  const auto v = graph.tensor(described(call.view(call[array::v]), kV));
   auto options = fe::graph::SDPA_attributes().set_generate_stats(false).set_attn_scale(
       static_cast<float>(spec.scale));
   if (spec.causal) {  // where queries and keys are as many, both diagonals are one
@@ -66,7 +66,9 @@ std::string cudnn_sdpa_obstacle() { return cudnn_obstacle(); }
 
 Status prepare_cudnn_sdpa(const Call& call, int, std::function<void()>& run) {
   const Case& spec = call.spec();
-  const AttentionFacts a = problem_of(spec).attention;
+  Problem problem;
+  if (Status status = describe(spec, problem); !status.ok()) return status;
+  const AttentionFacts& a = problem.attention;
   const bool plain = !a.lengths && !a.q_offsets && a.page == 0 && !a.softcap && !a.additive &&
                      !a.boolean && !a.alibi && !a.sinks && a.window_left < 0 &&
                      a.window_right < 0 && a.split == 0 && !spec.lse;
@@ -90,8 +92,8 @@ Status prepare_cudnn_sdpa(const Call& call, int, std::function<void()>& run) {
     return status;
   }
   built->data = {{kQ, call.view(call.in()).data},
-                 {kK, call.view(call.k()).data},
-                 {kV, call.view(call.v()).data},
+                 {kK, call.view(call[array::k]).data},
+                 {kV, call.view(call[array::v]).data},
                  {kO, call.view(call.out()).data}};
   run = [built, cudnn] {
     const Status status =

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "cli/ops/call.hpp"
-#include "cli/ops/check_select.hpp"
 #include "cli/ops/expect.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
@@ -64,23 +63,22 @@ Verdict not_run(const Status& status) {
 std::string wrong_answer(const Call& call, const Expectation& expectation, double& worst) {
   const std::tuple<std::string_view, const GuardedArray&, const std::vector<Expected>&> outputs[] =
       {{"out", call.out(), expectation.out},
-       {"lse", call.lse(), expectation.lse},
-       {"loss", call.loss(), expectation.loss}};
-  const bool chosen = chooses(call.spec().op);
+       {"lse", call[array::lse], expectation.lse},
+       {"loss", call[array::loss], expectation.loss}};
+  const auto wrong_row = call.driver().wrong_row;
   std::string wrong;
   for (const auto& [what, got, expected] : outputs) {
     if (!wrong.empty() || (what != "out" && expected.empty())) continue;
-    if (what != "out" || !chosen) wrong = compare(what, got, expected, worst);
+    if (what != "out" || wrong_row == nullptr) wrong = compare(what, got, expected, worst);
     if (wrong.empty() && !got.intact()) {
       wrong = fmt::format("{}: bytes beside the elements were written", what);
     }
   }
-  for (std::int64_t r = 0; wrong.empty() && chosen && r < call.spec().rows(); ++r) {
-    wrong = check_chosen(call, r);
+  for (std::int64_t r = 0; wrong.empty() && wrong_row != nullptr && r < call.spec().rows(); ++r) {
+    wrong = wrong_row(call, r);
   }
-  for (const GuardedArray* array :
-       {&call.indices(), &call.logprob(), &call.rank(), &call.valid()}) {
-    if (wrong.empty() && array->present() && !array->intact()) {
+  for (const array::Id id : kAllArrays) {
+    if (wrong.empty() && call.writes(id) && !call[id].intact()) {
       wrong = "bytes beside the elements of an output were written";
     }
   }
@@ -138,9 +136,8 @@ Verdict Verifier::verify(const Case& c) {
 namespace {
 
 // The case on the CPU: once for each variant and instruction set that it leaves open.
-void expand_on_cpu(const Case& c, std::vector<Case>& out) {
+void expand_on_cpu(const Case& c, const Problem& problem, std::vector<Case>& out) {
   const Machine machine = this_host(c.threads);
-  const Problem problem = problem_of(c);
   for (const Variant& v : variants(c.op)) {
     if (v.device != Device::cpu) continue;
     if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem, machine).empty()) continue;
@@ -155,9 +152,8 @@ void expand_on_cpu(const Case& c, std::vector<Case>& out) {
   if (c.variant.empty()) out.push_back(c);  // and as the dispatcher would have it
 }
 
-// The same on the GPU, where the machine has one: what ships in every launch that a
-// tuning may choose.
-void expand_on_gpu(const Case& c, std::vector<Case>& out) {
+// The same on the GPU, where the machine has one: what ships in every launch that a tuning may choose.
+void expand_on_gpu(const Case& c, const Problem& problem, std::vector<Case>& out) {
   Machine machine{};
   if (!this_gpu(machine).ok()) {
     if (c.device == Device::cuda) out.push_back(c);  // to be refused by name
@@ -165,7 +161,6 @@ void expand_on_gpu(const Case& c, std::vector<Case>& out) {
   }
   Case each = c;
   each.device = Device::cuda;
-  const Problem problem = problem_of(each);
   for (const Variant& v : variants(c.op)) {
     if (v.device != Device::cuda) continue;
     if (!c.variant.empty() ? v.name != c.variant : !v.refuses(problem, machine).empty()) continue;
@@ -194,9 +189,18 @@ std::vector<Case> expand(const Case& c, bool all_fills) {
   const bool only_cpu = !c.isa.empty() || c.threads != 0;
   const bool named = !c.variant.empty();
   std::vector<Case> result;
+  const auto expand_on = [&](const Case& filled, Device device, auto expand_there) {
+    Case there = filled;
+    there.device = device;
+    Problem problem;
+    if (describe(there, problem).ok()) return expand_there(filled, problem, result);
+    if (c.device == device) result.push_back(filled);  // to be refused by name
+  };
   for (const Case& filled : with_fill) {
-    if (c.device == Device::cpu) expand_on_cpu(filled, result);
-    if (c.device == Device::cuda || (!named && !only_cpu)) expand_on_gpu(filled, result);
+    if (c.device == Device::cpu) expand_on(filled, Device::cpu, expand_on_cpu);
+    if (c.device == Device::cuda || (!named && !only_cpu)) {
+      expand_on(filled, Device::cuda, expand_on_gpu);
+    }
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// Calls of attention.
+// The driver of attention.
 
 #include <algorithm>
 #include <cmath>
@@ -6,31 +6,17 @@
 #include <numeric>
 
 #include "cli/ops/call.hpp"
+#include "cli/ops/driver.hpp"
+#include "cli/ops/expect.hpp"
+#include "cli/ops/rows.hpp"
 #include "cli/problem/sequences.hpp"
-#include "core/number.hpp"
+#include "onepass/attention.hpp"
+#include "ops/attention/check.hpp"
 
 namespace onepass::cli {
 namespace {
 
 using Dimensions = std::vector<std::int64_t>;
-
-// Above this many elements a block of values is repeated: timing needs no more.
-constexpr std::int64_t kDistinct = 1 << 20;
-
-void fill_normal(GuardedArray& array, bool dense, Random& random) {
-  const Tensor& t = array.tensor();
-  if (!dense || array.size() <= kDistinct) {
-    for (std::int64_t i = 0; i < array.size(); ++i) array.set(i, random.normal());
-    return;
-  }
-  auto* data = static_cast<std::byte*>(t.data);
-  const std::size_t width = size_of(t.dtype);
-  for (std::int64_t i = 0; i < kDistinct; ++i) write(data, t.dtype, i, random.normal());
-  for (std::int64_t i = kDistinct; i < array.size(); i += kDistinct) {
-    const auto count = static_cast<std::size_t>(std::min(kDistinct, array.size() - i)) * width;
-    std::copy_n(data, count, data + static_cast<std::size_t>(i) * width);
-  }
-}
 
 void fill_offsets(GuardedArray& array, const std::vector<std::int64_t>& counts) {
   std::int64_t at = 0;
@@ -41,149 +27,170 @@ void fill_offsets(GuardedArray& array, const std::vector<std::int64_t>& counts) 
   array.set(static_cast<std::int64_t>(counts.size()), static_cast<double>(at));
 }
 
-std::int64_t pages_of(std::int64_t keys, std::int64_t page) { return (keys + page - 1) / page; }
-
-}  // namespace
-
-Status Call::make_attention(Random& random) {
-  if (Status status = make_attention_arrays(); !status.ok()) return status;
-  fill_attention(random);
-  if (pages_.present()) fill_pages(random);
-  return {};
-}
-
-Status Call::make_attention_arrays() {
-  const Case& c = case_;
+std::vector<ArraySpec> arrays(const Case& c) {
   const Sequences s = sequences_of(c);
   const std::int64_t batch = c.shape[0], heads = c.shape[1], dim = c.shape[3];
   const bool ragged_keys = c.ragged && c.page == 0;
   const std::int64_t queries = c.ragged ? s.all_queries() : c.shape[2];
-  const std::int64_t table = c.page > 0 ? pages_of(c.keys, c.page) : 0;  // pages of a sequence
+  const std::int64_t table =
+      c.page > 0 ? (c.keys + c.page - 1) / c.page : 0;  // pages of a sequence
   const std::int64_t keys = ragged_keys ? s.all_keys() : c.page > 0 ? table * c.page : c.keys;
-  Status status;
-  const auto make = [&](bool wanted, GuardedArray& array, DType dtype, const Dimensions& shape,
-                        Layout layout = {}) {
-    if (wanted && status.ok()) status = array.make(dtype, shape, layout);
-  };
-  // Heads before tokens, whichever lies further apart in memory.
-  const auto make_tokens = [&](GuardedArray& array, DType dtype, Dimensions shape, Layout layout) {
-    const auto head = static_cast<int>(shape.size()) - 3;
-    const auto at = static_cast<std::size_t>(head);
-    if (c.bshd) std::swap(shape[at], shape[at + 1]);
-    make(true, array, dtype, shape, layout);
-    if (c.bshd && status.ok()) array.swap_dimensions(head, head + 1);
-  };
   const Layout layout{.pad = c.pad, .offset = c.offset};
-  Layout out_layout = layout;
-  if (c.out_offset >= 0) out_layout.offset = c.out_offset;
+  const Layout out_layout{.pad = c.pad, .offset = c.out_offset >= 0 ? c.out_offset : c.offset};
   const Dimensions q_shape =
       c.ragged ? Dimensions{heads, queries, dim} : Dimensions{batch, heads, queries, dim};
   const Dimensions kv_shape = ragged_keys  ? Dimensions{c.kv_heads, keys, dim}
                               : c.page > 0 ? Dimensions{batch * table + 1, c.kv_heads, c.page, dim}
                                            : Dimensions{batch, c.kv_heads, keys, dim};
-  make_tokens(in_, c.in, q_shape, layout);
-  make_tokens(k_, c.in, kv_shape, layout);
-  make_tokens(v_, c.in, kv_shape, layout);
-  make_tokens(out_, c.out, q_shape, out_layout);
-  make(c.lse, lse_, DType::f32, Dimensions(q_shape.begin(), q_shape.end() - 1));
   const Dimensions mask = c.broadcast ? Dimensions{queries, keys}
                                       : Dimensions{c.ragged ? 1 : batch, heads, queries, keys};
-  make(c.additive, additive_, c.in, mask);
-  make(c.boolean, boolean_, DType::u8, mask);
-  make(c.lengths || c.page > 0, lengths_, DType::i32, {batch});
-  make(c.alibi, alibi_, DType::f32, {heads});
-  make(c.sinks, sinks_, DType::f32, {heads});
-  make(c.ragged, q_offsets_, DType::i32, {batch + 1});
-  make(ragged_keys, kv_offsets_, DType::i64, {batch + 1});
-  make(c.page > 0, pages_, DType::i32, {batch, table});
-  return status;
+  std::vector<ArraySpec> all = {{array::x, Access::input, c.in, q_shape, layout, c.bshd},
+                                {array::k, Access::input, c.in, kv_shape, layout, c.bshd},
+                                {array::v, Access::input, c.in, kv_shape, layout, c.bshd},
+                                {array::y, Access::output, c.out, q_shape, out_layout, c.bshd}};
+  if (c.lse) {
+    all.push_back({array::lse, Access::output, DType::f32, {q_shape.begin(), q_shape.end() - 1}});
+  }
+  const auto add = [&all](bool wanted, array::Id id, DType dtype, const Dimensions& shape) {
+    if (wanted) all.push_back({id, Access::input, dtype, shape});
+  };
+  add(c.additive, array::additive, c.in, mask);
+  add(c.boolean, array::boolean, DType::u8, mask);
+  add(c.lengths || c.page > 0, array::lengths, DType::i32, {batch});
+  add(c.alibi, array::alibi, DType::f32, {heads});
+  add(c.sinks, array::sinks, DType::f32, {heads});
+  add(c.ragged, array::q_offsets, DType::i32, {batch + 1});
+  add(ragged_keys, array::kv_offsets, DType::i64, {batch + 1});
+  add(c.page > 0, array::pages, DType::i32, {batch, table});
+  return all;
 }
 
-void Call::fill_attention(Random& random) {
-  const Sequences s = sequences_of(case_);
-  const std::int64_t dim = case_.shape[3];
-  const bool dense = case_.pad == 0;
-  fill_normal(v_, dense, random);
-  if (case_.fill == "random") {
-    fill_normal(in_, dense, random);
-    fill_normal(k_, dense, random);
-  } else {
-    // q = (1, 0, …) makes a key's first element its logit: a fill then means what it says.
-    const Fill& fill = *find_fill(case_.fill);
-    const double limit = largest(case_.in);
-    for (std::int64_t i = 0; i < in_.size(); ++i) in_.set(i, i % dim == 0 ? 1 : 0);
-    const std::int64_t tokens = k_.tensor().shape[static_cast<std::size_t>(k_.tensor().rank - 2)];
-    for (std::int64_t i = 0; i < k_.size(); ++i) {
-      const std::int64_t token = i / dim;
-      const double value =
-          i % dim == 0 ? fill.value(token / tokens, token % tokens, tokens, random.normal(), limit)
-                       : 0;
-      k_.set(i, value);
-    }
-  }
-  for (std::int64_t i = 0; i < additive_.size(); ++i) {
-    const bool hidden = random.uniform() < 0.1;
-    additive_.set(i, hidden ? -std::numeric_limits<double>::infinity() : random.normal());
-  }
-  for (std::int64_t i = 0; i < boolean_.size(); ++i) {
-    boolean_.set(i, random.uniform() < 0.7 ? 1 : 0);
-  }
-  for (std::int64_t h = 0; h < alibi_.size(); ++h) {  // as the paper has them
-    const auto at = static_cast<double>(h + 1) / static_cast<double>(alibi_.size());
-    alibi_.set(h, std::exp2(-8 * at));
-  }
-  for (std::int64_t h = 0; h < sinks_.size(); ++h) sinks_.set(h, random.normal());
-  for (std::int64_t b = 0; b < lengths_.size(); ++b) {
-    lengths_.set(b, static_cast<double>(s.lengths[static_cast<std::size_t>(b)]));
-  }
-  if (lengths_.present() && !kv_offsets_.present() && case_.page == 0) bury_unseen(s);
-  if (q_offsets_.present()) fill_offsets(q_offsets_, s.queries);
-  if (kv_offsets_.present()) fill_offsets(kv_offsets_, s.keys);
-}
-
-// What no length reaches is nobody's business: a weight of 0 does not make it harmless.
-void Call::bury_unseen(const Sequences& s) {
-  const std::int64_t tokens = case_.kv_heads * case_.keys;  // of a sequence, in all heads
-  for (std::int64_t i = 0; i < k_.size(); ++i) {
-    const std::int64_t token = i / case_.shape[3];
-    if (token % case_.keys < s.lengths[static_cast<std::size_t>(token / tokens)]) continue;
-    k_.set(i, std::numeric_limits<double>::quiet_NaN());
-    v_.set(i, std::numeric_limits<double>::quiet_NaN());
+// Makes keys that no length reaches NaN: a weight of 0 does not make them harmless.
+void bury_unseen(Call& call, const Sequences& s) {
+  const Case& spec = call.spec();
+  GuardedArray& k = call[array::k];
+  const std::int64_t tokens = spec.kv_heads * spec.keys;  // of a sequence, in all heads
+  for (std::int64_t i = 0; i < k.size(); ++i) {
+    const std::int64_t token = i / spec.shape[3];
+    if (token % spec.keys < s.lengths[static_cast<std::size_t>(token / tokens)]) continue;
+    k.set(i, std::numeric_limits<double>::quiet_NaN());
+    call[array::v].set(i, std::numeric_limits<double>::quiet_NaN());
   }
 }
 
 // Every sequence has pages from all over k; what no length reaches is nonsense, to be left alone.
-void Call::fill_pages(Random& random) {
-  const Sequences s = sequences_of(case_);
-  std::vector<std::int64_t> order(static_cast<std::size_t>(k_.tensor().shape[0]));
+void fill_pages(Call& call, const Sequences& s, Random& random) {
+  GuardedArray& table = call[array::pages];
+  std::vector<std::int64_t> order(static_cast<std::size_t>(call[array::k].tensor().shape[0]));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   for (std::size_t i = order.size(); i-- > 1;) {
     std::swap(order[i], order[static_cast<std::size_t>(random.bits() % (i + 1))]);
   }
-  const std::int64_t table = pages_.tensor().shape[1];
-  for (std::int64_t i = 0; i < pages_.size(); ++i) {
-    const std::int64_t length = s.lengths[static_cast<std::size_t>(i / table)];
-    const bool reached = i % table * case_.page < length;
-    pages_.set(i, reached ? static_cast<double>(order[static_cast<std::size_t>(i)]) : -7);
+  const std::int64_t most = table.tensor().shape[1];
+  for (std::int64_t i = 0; i < table.size(); ++i) {
+    const std::int64_t length = s.lengths[static_cast<std::size_t>(i / most)];
+    const bool reached = i % most * call.spec().page < length;
+    table.set(i, reached ? static_cast<double>(order[static_cast<std::size_t>(i)]) : -7);
   }
 }
 
-Status Call::run_attention(const Context& context, std::string_view variant, Plan* plan) {
-  AttentionOptions options{.softcap = case_.softcap,
-                           .mask = mask(),
-                           .alibi = view(alibi_),
-                           .sinks = view(sinks_),
-                           .q_offsets = view(q_offsets_),
-                           .kv_offsets = view(kv_offsets_),
-                           .pages = view(pages_),
-                           .check_pages = false,
-                           .split = case_.split,
-                           .lse = view(lse_),
-                           .variant = variant,
-                           .plan = plan,
-                           .batch_invariant = case_.batch_invariant};
-  if (case_.scale != usual_scale(case_)) options.scale = case_.scale;
-  return attention(context, view(in_), view(k_), view(v_), view(out_), options);
+void fill(Call& call, Random& random) {
+  const Case& spec = call.spec();
+  const Sequences s = sequences_of(spec);
+  const std::int64_t dim = spec.shape[3];
+  const bool dense = spec.pad == 0;
+  GuardedArray& q = call[array::x];
+  GuardedArray& k = call[array::k];
+  fill_normal(call[array::v], 1, dense, random);
+  if (spec.fill == "random") {
+    fill_normal(q, 1, dense, random);
+    fill_normal(k, 1, dense, random);
+  } else {
+    // q = (1, 0, …) makes a key's first element its logit: a fill then means what it says.
+    const Fill& fill = *find_fill(spec.fill);
+    const double limit = largest(spec.in);
+    const std::int64_t tokens = k.tensor().shape[static_cast<std::size_t>(k.tensor().rank - 2)];
+    set_each(q, [&](std::int64_t i) { return i % dim == 0 ? 1 : 0; });
+    set_each(k, [&](std::int64_t i) {
+      if (i % dim != 0) return 0.0;
+      const std::int64_t token = i / dim;
+      return fill.value(token / tokens, token % tokens, tokens, random.normal(), limit);
+    });
+  }
+  set_each(call[array::additive], [&](std::int64_t) {
+    const bool hidden = random.uniform() < 0.1;
+    return hidden ? -std::numeric_limits<double>::infinity() : random.normal();
+  });
+  set_each(call[array::boolean], [&](std::int64_t) { return random.uniform() < 0.7 ? 1 : 0; });
+  set_each(call[array::alibi], [&](std::int64_t h) {  // as the paper has them
+    return std::exp2(-8 * static_cast<double>(h + 1) / static_cast<double>(spec.shape[1]));
+  });
+  set_each(call[array::sinks], [&](std::int64_t) { return random.normal(); });
+  set_each(call[array::lengths], [&](std::int64_t b) {
+    return static_cast<double>(s.lengths[static_cast<std::size_t>(b)]);
+  });
+  if (spec.lengths && !spec.ragged && spec.page == 0) bury_unseen(call, s);
+  if (spec.ragged) fill_offsets(call[array::q_offsets], s.queries);
+  if (spec.ragged && spec.page == 0) fill_offsets(call[array::kv_offsets], s.keys);
+  if (spec.page > 0) fill_pages(call, s, random);
 }
+
+AttentionOptions options_of(const Case& c, const Tensors& t) {
+  AttentionOptions options{.softcap = c.softcap,
+                           .mask = mask_of(c, t),
+                           .alibi = t[array::alibi],
+                           .sinks = t[array::sinks],
+                           .q_offsets = t[array::q_offsets],
+                           .kv_offsets = t[array::kv_offsets],
+                           .pages = t[array::pages],
+                           .check_pages = false,
+                           .split = c.split,
+                           .lse = t[array::lse],
+                           .batch_invariant = c.batch_invariant};
+  if (c.scale != usual_scale(c)) options.scale = c.scale;
+  return options;
+}
+
+Status run(const Context& context, const Case& c, const Tensors& t, std::string_view variant,
+           Plan* plan) {
+  AttentionOptions options = options_of(c, t);
+  options.variant = variant;
+  options.plan = plan;
+  return attention(context, t[array::x], t[array::k], t[array::v], t[array::y], options);
+}
+
+Status describe(const Case& c, const Tensors& t, Problem& out) {
+  AttentionArgs args;
+  const Status status =
+      check_attention(t[array::x], t[array::k], t[array::v], t[array::y], options_of(c, t), args);
+  if (!status.ok()) return status;
+  out = onepass::describe(args);
+  out.batch_invariant = c.batch_invariant;
+  return {};
+}
+
+// Two products of matrices, over the live pairs.
+double flops(const Case& c) { return 4 * live_pairs(c) * static_cast<double>(c.shape[3]); }
+
+constexpr std::string_view kQuick[] = {
+    "1x2x65x64 f32 lse",
+    "2x4x129x64 bf16 kv_heads=2 causal lse",
+    "1x2x33x96 f16 keys=70 window=9,3 softcap=20",
+    "3x8x1x128 bf16 kv_heads=2 keys=300 page=16 lengths sinks lse",
+    "3x2x40x40 f32 offsets alibi bshd lse",
+    "2x2x17x64 f32 keys=50 mask=additive+boolean",
+};
+
+}  // namespace
+
+const Driver attention_driver = {.check = nullptr,
+                                 .arrays = arrays,
+                                 .fill = fill,
+                                 .run = run,
+                                 .describe = describe,
+                                 .expect = expect_attention,
+                                 .wrong_row = nullptr,
+                                 .flops = flops,
+                                 .quick = kQuick};
 
 }  // namespace onepass::cli

@@ -1,21 +1,20 @@
 // A case with its arrays: ready to be run, by any variant, as often as one likes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "cli/ops/arrays.hpp"
+#include "cli/ops/driver.hpp"
 #include "cli/problem/case.hpp"
-#include "cli/problem/fill.hpp"
-#include "cli/problem/guarded_array.hpp"
-#include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
 
 namespace onepass::cli {
 
 inline constexpr std::int64_t kIgnore = -100;
-
-struct Sequences;
 
 class Call {
  public:
@@ -36,41 +35,14 @@ class Call {
   Status fetch();
 
   const Case& spec() const { return case_; }
-  // x; of a backward of y: y. The second input of these is dy.
-  const GuardedArray& in() const { return in_; }
-  const GuardedArray& dy() const { return dy_; }
-  // What softcapped gradients are taken at: x of the backward ops.
-  const GuardedArray& x() const { return x_; }
-  const GuardedArray& out() const { return case_.in_place ? in_place_target() : out_; }
-  const GuardedArray& lse() const { return lse_; }
-  const GuardedArray& loss() const { return loss_; }      // beside a gradient
-  const GuardedArray& target() const { return target_; }  // indices, or probabilities like x
-  const GuardedArray& weight() const { return weight_; }
-  const GuardedArray& dloss() const { return dloss_; }
-  // Of the ops that choose: where what `out` holds is, and what more there is of a row.
-  const GuardedArray& indices() const { return indices_; }
-  const GuardedArray& logprob() const { return logprob_; }  // of the target, or of the token
-  const GuardedArray& rank() const { return rank_; }
-  const GuardedArray& valid() const { return valid_; }
-  const GuardedArray& bias() const { return bias_; }
-  // Of attention, whose q is `in`.
-  const GuardedArray& k() const { return k_; }
-  const GuardedArray& v() const { return v_; }
-  const GuardedArray& alibi() const { return alibi_; }
-  const GuardedArray& sinks() const { return sinks_; }
-  const GuardedArray& additive() const { return additive_; }
-  const GuardedArray& boolean() const { return boolean_; }
-  const GuardedArray& pages() const { return pages_; }
+  const Driver& driver() const { return driver_of(case_.op); }
 
-  // Every array that the case has, by its name in the API.
-  struct Member {
-    std::string_view name;
-    GuardedArray Call::*array;
-  };
-  static std::span<const Member> members();
-  const GuardedArray& operator[](const Member& member) const { return this->*member.array; }
-  GuardedArray& operator[](const Member& member) { return this->*member.array; }
-  bool writes(const Member& member) const;
+  // Absent where the case has none.
+  const GuardedArray& operator[](array::Id id) const { return arrays_[id]; }
+  GuardedArray& operator[](array::Id id) { return arrays_[id]; }
+  const GuardedArray& in() const { return arrays_[array::x]; }
+  const GuardedArray& out() const { return arrays_[out_]; }  // y, or in place an input
+  bool writes(array::Id id) const;
 
   // An array as the device of the case sees it.
   Tensor view(const GuardedArray& array) const { return array.tensor_on(case_.device); }
@@ -82,32 +54,18 @@ class Call {
   std::int64_t index(std::int64_t r, std::int64_t c) const;
 
  private:
-  const GuardedArray& in_place_target() const { return dy_.present() ? dy_ : in_; }
-  GuardedArray& in_place_target() { return dy_.present() ? dy_ : in_; }
-  // Every array that the case has.
-  std::vector<GuardedArray*> arrays();
-  // Those that a run writes.
-  std::vector<GuardedArray*> written();
-  Status make_options(Random& random);
-  Status make_inputs(Random& random);
-  void fill_targets(Random& random);
-  Status make_chosen(Random& random);
-  Status make_attention(Random& random);
-  Status make_attention_arrays();
-  void fill_attention(Random& random);
-  void fill_pages(Random& random);
-  void bury_unseen(const Sequences& s);
-  Status run_attention(const Context& context, std::string_view variant, Plan* plan);
-  Status run_chosen(const Context& context, std::string_view variant, Plan* plan);
   Status to_device();
-  Mask mask() const;
 
   Case case_;
+  std::vector<ArraySpec> specs_;
+  std::array<GuardedArray, kArrayNames.size()> arrays_;
+  array::Id out_ = array::y;
+  GuardedArray pristine_;   // in place: what the input was
   std::int64_t inner_ = 1;  // elements between neighbours along the axis
-  GuardedArray in_, dy_, x_, out_, lse_, loss_, target_, weight_, dloss_, pristine_;
-  GuardedArray scale_, temperature_, additive_, boolean_, lengths_;
-  GuardedArray indices_, logprob_, rank_, valid_, bias_, seeds_;
-  GuardedArray k_, v_, alibi_, sinks_, q_offsets_, kv_offsets_, pages_;
 };
+
+// What the library finds out of a call of the case, which needs no memory: the tensors lie where nothing is.
+// invalid_argument where it would refuse the call.
+Status describe(const Case& c, Problem& out);
 
 }  // namespace onepass::cli

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/ops/bounds.hpp"
+#include "cli/ops/row_bounds.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -17,8 +18,7 @@ using oracle::Row;
 class RowCheck {
  public:
   RowCheck(const Call& call, std::int64_t row) : call_(call), spec_(call.spec()), row_(row) {
-    Row x;
-    for (std::int64_t c = 0; c < spec_.cols(); ++c) x.push_back(call.in().get(call.index(row, c)));
+    const Row x = row_of(call, array::x, row);
     oracle::Transform transform = call.transform(row);
     if (spec_.op == Op::sample && transform.temperature == 0) transform.temperature = 1;
     if (spec_.op == Op::gate) transform = {};
@@ -71,7 +71,7 @@ class RowCheck {
     const std::int64_t k = spec_.k;
     std::vector<std::int64_t> got;
     for (std::int64_t i = 0; i < k; ++i) {
-      got.push_back(static_cast<std::int64_t>(call_.indices().get(row_ * k + i)));
+      got.push_back(static_cast<std::int64_t>(call_[array::indices].get(row_ * k + i)));
     }
     if (nan_) return all_invalid(got);
     if (std::string wrong = distinct(got); !wrong.empty()) return wrong;
@@ -110,13 +110,13 @@ class RowCheck {
   }
 
   std::string target() const {
-    const auto at = static_cast<std::int64_t>(call_.target().get(row_));
+    const auto at = static_cast<std::int64_t>(call_[array::target].get(row_));
     const double logprob = logs_[static_cast<std::size_t>(at)];
-    if (!close(call_.logprob(), row_, logprob)) {
+    if (!close(call_[array::logprob], row_, logprob)) {
       return fmt::format("target_logprob[{}] is {:.9g}, expected {:.9g}", row_,
-                         call_.logprob().get(row_), logprob);
+                         call_[array::logprob].get(row_), logprob);
     }
-    const auto rank = static_cast<std::int64_t>(call_.rank().get(row_));
+    const auto rank = static_cast<std::int64_t>(call_[array::rank].get(row_));
     if (exact_ && rank != oracle::rank(z_, at)) {
       return fmt::format("target_rank[{}] is {}, expected {}", row_, rank, oracle::rank(z_, at));
     }
@@ -126,8 +126,8 @@ class RowCheck {
   std::string token() const {
     const auto token = static_cast<std::int64_t>(call_.out().get(row_));
     const bool expected = !nan_ && std::isfinite(lse_);
-    if ((call_.valid().get(row_) != 0) != expected) {
-      return fmt::format("valid[{}] is {}", row_, call_.valid().get(row_));
+    if ((call_[array::valid].get(row_) != 0) != expected) {
+      return fmt::format("valid[{}] is {}", row_, call_[array::valid].get(row_));
     }
     if (!expected) return token == -1 ? "" : fmt::format("token[{}] is {} of no row", row_, token);
     if (token < 0 || token >= spec_.cols()) return fmt::format("token[{}] is {}", row_, token);
@@ -144,9 +144,9 @@ class RowCheck {
     }
     if (!may) return fmt::format("token[{}] is {}, which the filters take out", row_, token);
     const double logprob = z(token) - lse_;
-    if (!close(call_.logprob(), row_, logprob)) {
-      return fmt::format("logprob[{}] is {:.9g}, expected {:.9g}", row_, call_.logprob().get(row_),
-                         logprob);
+    if (!close(call_[array::logprob], row_, logprob)) {
+      return fmt::format("logprob[{}] is {:.9g}, expected {:.9g}", row_,
+                         call_[array::logprob].get(row_), logprob);
     }
     return {};
   }
@@ -155,7 +155,7 @@ class RowCheck {
     const std::int64_t k = spec_.k;
     std::vector<std::int64_t> got;
     for (std::int64_t i = 0; i < k; ++i) {
-      got.push_back(static_cast<std::int64_t>(call_.indices().get(row_ * k + i)));
+      got.push_back(static_cast<std::int64_t>(call_[array::indices].get(row_ * k + i)));
     }
     const bool soft = spec_.score == GateScore::softmax;
     const bool infinite = soft && std::isinf(lse_) && lse_ > 0;
@@ -167,7 +167,7 @@ class RowCheck {
     }
     Row keys = spec_.bias ? scores : z_;
     for (std::size_t e = 0; spec_.bias && e < keys.size(); ++e) {
-      keys[e] += call_.bias().get(static_cast<std::int64_t>(e));
+      keys[e] += call_[array::bias].get(static_cast<std::int64_t>(e));
     }
     const std::vector<std::int64_t> expected = oracle::largest(keys, k);
     double sum = 0;
@@ -226,6 +226,11 @@ class RowCheck {
 
 }  // namespace
 
-std::string check_chosen(const Call& call, std::int64_t row) { return RowCheck(call, row).run(); }
+std::string check_select(const Call& call, std::int64_t row) { return RowCheck(call, row).run(); }
+
+void expect_select(const Call& call, std::span<const std::int64_t> rows, const Sink& sink) {
+  if (!writes_lse(call.spec())) return;
+  for (const std::int64_t r : rows) sink.lse(r, lse_bound(RowBounds(call, r)));
+}
 
 }  // namespace onepass::cli

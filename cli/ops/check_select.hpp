@@ -1,5 +1,4 @@
-// Whether what was chosen from a row may have been: the answer of an op that chooses need not be
-// one alone, where elements are as near to each other as their rounding.
+// Checks answers of top-k, sample and gate: several are right where elements differ by less than rounding moves them.
 #pragma once
 
 #include <string>
@@ -9,6 +8,6 @@
 namespace onepass::cli {
 
 // The first thing that is wrong with a row's answer, in words; empty when nothing is.
-std::string check_chosen(const Call& call, std::int64_t row);
+std::string check_select(const Call& call, std::int64_t row);
 
 }  // namespace onepass::cli

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "cli/ops/call.hpp"
@@ -30,14 +31,19 @@ Expectation expect(const Call& call);
 // have the same one.
 Case what_is_expected(Case c);
 
-// Takes what element `index` of the output, or of the lse, must be.
+// Takes what element `index` of the output, of the lse, or of the loss beside a gradient must be. Without `loss` that is
+// left out: reduced, it takes all rows.
 struct Sink {
   std::function<void(std::int64_t index, Expected)> out;
   std::function<void(std::int64_t index, Expected)> lse;
+  std::function<void(std::int64_t index, Expected)> loss = {};
 };
 
-// The same for one row of an op that does not reduce over rows.
-void expect_row(const Call& call, std::int64_t row, const Sink& sink);
+// Each driver's, of some rows. A loss that all rows are reduced to is given whole. Rows of attention are queries in the order of the case's shape: batch, head, query.
+void expect_softmax(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
+void expect_loss(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
+void expect_select(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
+void expect_attention(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
 
 // Ulps of the computing type that an op may be off by, beyond what its conditioning explains.
 double ulps(Op op);

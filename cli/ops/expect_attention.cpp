@@ -1,4 +1,4 @@
-#include "cli/ops/expect_attention.hpp"
+// What attention must give.
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "cli/ops/bounds.hpp"
+#include "cli/ops/call.hpp"
+#include "cli/ops/expect.hpp"
 #include "cli/problem/sequences.hpp"
 #include "oracle/attention.hpp"
 
@@ -107,7 +109,7 @@ class View {
     for (std::size_t j = 0; j < dim_; ++j) query[j] = call_.in().get(element(place, j));
     const oracle::Scores scores = scores_of(b, h, q);
     std::optional<double> extra;
-    if (call_.sinks().present()) extra = call_.sinks().get(h);
+    if (call_[array::sinks].present()) extra = call_[array::sinks].get(h);
     const oracle::Attended row = oracle::attention(query, k_, v_, scores, extra);
     const Bounds bounds(spec_, row, scores, extra);
     if (spec_.lse) sink.lse(place, bounds.lse());
@@ -123,8 +125,9 @@ class View {
   std::int64_t key_row(std::int64_t b, std::int64_t kv_head, std::int64_t t) const {
     const auto at = static_cast<std::size_t>(b);
     if (spec_.page > 0) {
-      const std::int64_t table = call_.pages().tensor().shape[1];
-      const auto page = static_cast<std::int64_t>(call_.pages().get(b * table + t / spec_.page));
+      const std::int64_t table = call_[array::pages].tensor().shape[1];
+      const auto page =
+          static_cast<std::int64_t>(call_[array::pages].get(b * table + t / spec_.page));
       return (page * spec_.kv_heads + kv_head) * spec_.page + t % spec_.page;
     }
     if (spec_.ragged) return kv_head * sequences_.all_keys() + k_first_[at] + t;
@@ -141,8 +144,8 @@ class View {
     v_.resize(keys * dim_);
     for (std::size_t i = 0; i < keys * dim_; ++i) {
       const std::int64_t row = key_row(b, kv_head, static_cast<std::int64_t>(i / dim_));
-      k_[i] = call_.k().get(element(row, i % dim_));
-      v_[i] = call_.v().get(element(row, i % dim_));
+      k_[i] = call_[array::k].get(element(row, i % dim_));
+      v_[i] = call_[array::v].get(element(row, i % dim_));
     }
   }
 
@@ -151,14 +154,14 @@ class View {
     const auto at = static_cast<std::size_t>(b);
     const std::int64_t queries = sequences_.queries[at], keys = sequences_.lengths[at];
     oracle::Scores s{.scale = spec_.scale, .softcap = spec_.softcap, .own = q + keys - queries};
-    if (call_.alibi().present()) s.slope = call_.alibi().get(h);
+    if (call_[array::alibi].present()) s.slope = call_[array::alibi].get(h);
     for (std::int64_t t = 0; t < keys; ++t) {
       const auto masked = [&](const GuardedArray& mask) {
         return mask.get(mask_index(b, h, q, t));
       };
-      if (call_.additive().present()) s.additive.push_back(masked(call_.additive()));
+      if (call_[array::additive].present()) s.additive.push_back(masked(call_[array::additive]));
       s.keep.push_back(
-          (!call_.boolean().present() || masked(call_.boolean()) != 0) &&
+          (!call_[array::boolean].present() || masked(call_[array::boolean]) != 0) &&
           (!spec_.causal || oracle::causal_keeps(q, t, queries, keys)) &&
           oracle::window_keeps(q, t, queries, keys, spec_.window_left, spec_.window_right));
     }
@@ -166,7 +169,9 @@ class View {
   }
 
   std::int64_t mask_index(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t t) const {
-    const Tensor& mask = (call_.additive().present() ? call_.additive() : call_.boolean()).tensor();
+    const Tensor& mask =
+        (call_[array::additive].present() ? call_[array::additive] : call_[array::boolean])
+            .tensor();
     const auto last = static_cast<std::size_t>(mask.rank - 1);
     const auto at = static_cast<std::size_t>(b);
     const std::int64_t row = spec_.ragged ? q_first_[at] + q : q;

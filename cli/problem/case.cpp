@@ -14,7 +14,9 @@
 #include "cli/problem/sequences.hpp"
 #include "cli/problem/words.hpp"
 #include "core/nearest.hpp"
+#include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
+#include "runtime/host.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -225,6 +227,16 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out) {
     out.push_back(c);
   }
   return out.empty() ? bad("workload: '{}' holds no problem", path) : Status{};
+}
+
+Status machine_of(const Case& c, Machine& out) {
+  if (c.device == Device::cuda) return this_gpu(out);
+  out = this_host(c.threads);
+  return {};
+}
+
+Context context_of(const Case& c) {
+  return c.device == Device::cuda ? Context::cuda() : Context::cpu(c.threads);
 }
 
 }  // namespace onepass::cli

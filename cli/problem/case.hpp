@@ -102,9 +102,6 @@ inline bool writes_lse(const Case& c) {
   return c.lse && (c.op != Op::cross_entropy_backward || c.loss);
 }
 
-// What the dispatcher would be told.
-Problem problem_of(const Case& c);
-
 // Where the case runs on this machine.
 Status machine_of(const Case& c, Machine& out);
 Context context_of(const Case& c);

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "cli/problem/fill.hpp"
-#include "cli/problem/guarded_array.hpp"
 #include "ops/attention/args.hpp"
 
 namespace onepass::cli {
@@ -62,42 +61,6 @@ Status complete_attention(bool has_scale, Case& c) {
     return bad("problem: attention has no axis, temperature, scale=row, in_place or step");
   }
   return {};
-}
-
-Problem attention_problem(const Case& c) {
-  const Sequences s = sequences_of(c);
-  const std::int64_t dim = c.shape[3];
-  Problem p{.op = Op::attention, .in = c.in, .out = c.out};
-  AttentionFacts& a = p.attention;
-  a = {.batch = c.shape[0], .heads = c.shape[1], .kv_heads = c.kv_heads};
-  a.queries = c.ragged ? s.all_queries() : c.shape[2];
-  a.kv_offsets = c.ragged && c.page == 0;
-  a.keys = a.kv_offsets ? s.all_keys() : c.keys;
-  if (c.page > 0) a.keys = (c.keys + c.page - 1) / c.page * c.page;
-  a.dim = static_cast<int>(dim);
-  a.page = c.page;
-  a.window_left = c.window_left;
-  a.window_right = c.window_right;
-  a.split = c.split;
-  a.causal = c.causal;
-  a.lengths = c.lengths || c.page > 0;
-  a.q_offsets = c.ragged;
-  a.softcap = c.softcap > 0;
-  a.additive = c.additive;
-  a.boolean = c.boolean;
-  a.alibi = c.alibi;
-  a.sinks = c.sinks;
-  const auto aligned = [&](DType dtype, std::int64_t offset) {
-    const auto width = static_cast<std::int64_t>(size_of(dtype));
-    return offset * width % 16 == 0 && (dim + c.pad) * width % 16 == 0;
-  };
-  a.aligned =
-      aligned(c.in, c.offset) && aligned(c.out, c.out_offset >= 0 ? c.out_offset : c.offset);
-  p.rows = a.heads * a.queries * (c.ragged ? 1 : a.batch);
-  p.cols = a.keys;
-  p.wants_lse = c.lse;
-  p.batch_invariant = c.batch_invariant;
-  return p;
 }
 
 double live_pairs(const Case& c) {

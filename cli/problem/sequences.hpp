@@ -25,14 +25,7 @@ double usual_scale(const Case& c);
 // Sets what was left out, and says what cannot be.
 Status complete_attention(bool has_scale, Case& c);
 
-Problem attention_problem(const Case& c);
-
 // Pairs of a query and a key that no length, causal or window mask hides, times heads.
 double live_pairs(const Case& c);
-
-// Two products of matrices, over the live pairs.
-inline double attention_flops(const Case& c) {
-  return 4 * live_pairs(c) * static_cast<double>(c.shape[3]);
-}
 
 }  // namespace onepass::cli

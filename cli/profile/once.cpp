@@ -55,7 +55,8 @@ Status variants_to_profile(const Case& c, const std::string& selection,
   names.clear();
   Machine machine{};
   if (Status status = this_gpu(machine); !status.ok()) return status;
-  const Problem problem = problem_of(c);
+  Problem problem;
+  if (Status status = describe(c, problem); !status.ok()) return status;
   if (selection == "all") {
     for (const Variant& v : variants(c.op)) {
       if (v.refuses(problem, machine).empty()) names.emplace_back(v.name);

@@ -13,6 +13,7 @@
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/host.hpp"
+#include "tests/support/problem.hpp"
 
 namespace onepass::cli {
 namespace {

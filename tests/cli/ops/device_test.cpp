@@ -10,6 +10,7 @@
 #include "rows/describe.hpp"
 #include "rows/gpu/plan.hpp"
 #include "runtime/gpu.hpp"
+#include "tests/support/problem.hpp"
 #include "tests/support/program.hpp"
 
 namespace onepass::cli {

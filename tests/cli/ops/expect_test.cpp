@@ -16,6 +16,7 @@
 #include "core/number.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/host.hpp"
+#include "tests/support/problem.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -48,7 +49,7 @@ struct Ran {
     }
     EXPECT_TRUE(status.ok()) << text << ": " << status.message();
     out = values_of(call.out());
-    if (call.lse().present()) lse = values_of(call.lse());
+    if (call[array::lse].present()) lse = values_of(call[array::lse]);
   }
 };
 
@@ -186,7 +187,7 @@ TEST(ExpectTest, ALostGradientIsFound) {
         return ran.call.in().get(static_cast<std::int64_t>(row * 33 + c));
       };
       const auto dy = [&](std::size_t c) {
-        return ran.call.dy().get(static_cast<std::int64_t>(row * 33 + c));
+        return ran.call[array::dy].get(static_cast<std::int64_t>(row * 33 + c));
       };
       std::size_t k = 0;  // the one that counts most
       for (std::size_t c = 1; c < 33; ++c) {
@@ -255,7 +256,7 @@ TEST(ExpectTest, TheLseIsCheckedToo) {
     }
     Ran unwritten(text);
     ASSERT_TRUE(unwritten.call.reset().ok());
-    EXPECT_EQ(wrong(values_of(unwritten.call.lse()), unwritten.expectation.lse), 4U) << text;
+    EXPECT_EQ(wrong(values_of(unwritten.call[array::lse]), unwritten.expectation.lse), 4U) << text;
   }
   EXPECT_TRUE(Ran("softmax 4x33").expectation.lse.empty());
   EXPECT_TRUE(Ran("cross_entropy_backward 4x33 lse").expectation.lse.empty());  // there, an input

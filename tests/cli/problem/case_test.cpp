@@ -18,6 +18,7 @@
 #include "cli/problem/options.hpp"
 #include "dispatch/choose.hpp"
 #include "runtime/host.hpp"
+#include "tests/support/problem.hpp"
 
 namespace onepass::cli {
 

@@ -7,6 +7,7 @@
 #include "cli/ops/call.hpp"
 #include "dispatch/choose.hpp"
 #include "oracle/oracle.hpp"
+#include "tests/support/problem.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -81,8 +82,8 @@ TEST(AttentionCaseTest, LivePairsAreThoseThatNoMaskHides) {
     }
     EXPECT_EQ(live_pairs(c), pairs) << to_string(c);
   }
-  EXPECT_EQ(attention_flops(parsed("1x2x4x8 f32")), 4.0 * 2 * 16 * 8);
-  EXPECT_EQ(attention_flops(parsed("1x2x4x8 f32 causal")), 4.0 * 2 * 10 * 8);
+  EXPECT_EQ(attention_driver.flops(parsed("1x2x4x8 f32")), 4.0 * 2 * 16 * 8);
+  EXPECT_EQ(attention_driver.flops(parsed("1x2x4x8 f32 causal")), 4.0 * 2 * 10 * 8);
 }
 
 }  // namespace
