@@ -16,9 +16,27 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # From the ground up. A folder may include its own floor and those below it.
-FLOORS = ["include/onepass", "core", "merge", "runtime", "rows", "ops", "dispatch", "api", "oracle",
-          "cli/files", "cli/gpu", "cli/problem", "cli/ops", "cli/measure", "cli/profile", "cli/commands", "cli"]
-# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them includes another.
+FLOORS = [
+    "include/onepass",
+    "core",
+    "merge",
+    "runtime",
+    "rows",
+    "ops",
+    "dispatch",
+    "api",
+    "oracle",
+    "cli/files",
+    "cli/gpu",
+    "cli/problem",
+    "cli/ops",
+    "cli/measure",
+    "cli/profile",
+    "cli/commands",
+    "cli",
+]
+# Inside an op, and inside rows: what runs on a CPU, on a GPU, and to be read. None of them
+# includes another.
 WINGS = {"cpu", "gpu", "walk"}
 # Lines of our headers that the first step of a walk may stand on, so that it can be read from the
 # ground up.
@@ -45,7 +63,8 @@ def sources(root):
 
 
 def resolve(root, source, text):
-    """The file that an include names: beside its source, below src, include or the root. None: there is none."""
+    """The file that an include names: beside its source, below src, include or the root. None:
+    there is none."""
     for folder in (source.parent, root / "src", root / "include", root):
         if (folder / text).is_file():
             return (folder / text).resolve()

@@ -152,7 +152,8 @@ void expand_on_cpu(const Case& c, const Problem& problem, std::vector<Case>& out
   if (c.variant.empty()) out.push_back(c);  // and as the dispatcher would have it
 }
 
-// The same on the GPU, where the machine has one: what ships in every launch that a tuning may choose.
+// The same on the GPU, where the machine has one: what ships in every launch that a
+// tuning may choose.
 void expand_on_gpu(const Case& c, const Problem& problem, std::vector<Case>& out) {
   Machine machine{};
   if (!this_gpu(machine).ok()) {

@@ -64,8 +64,8 @@ class Call {
   std::int64_t inner_ = 1;  // elements between neighbours along the axis
 };
 
-// What the library finds out of a call of the case, which needs no memory: the tensors lie where nothing is.
-// invalid_argument where it would refuse the call.
+// What the library finds out of a call of the case, which needs no memory: the tensors lie where
+// nothing is. invalid_argument where it would refuse the call.
 Status describe(const Case& c, Problem& out);
 
 }  // namespace onepass::cli

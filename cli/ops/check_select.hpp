@@ -1,4 +1,5 @@
-// Checks answers of top-k, sample and gate: several are right where elements differ by less than rounding moves them.
+// Checks answers of top-k, sample and gate: several are right where elements differ by less than
+// rounding moves them.
 #pragma once
 
 #include <string>

@@ -31,15 +31,16 @@ Expectation expect(const Call& call);
 // have the same one.
 Case what_is_expected(Case c);
 
-// Takes what element `index` of the output, of the lse, or of the loss beside a gradient must be. Without `loss` that is
-// left out: reduced, it takes all rows.
+// Takes what element `index` of the output, of the lse, or of the loss beside a gradient must be.
+// Without `loss` that is left out: reduced, it takes all rows.
 struct Sink {
   std::function<void(std::int64_t index, Expected)> out;
   std::function<void(std::int64_t index, Expected)> lse;
   std::function<void(std::int64_t index, Expected)> loss = {};
 };
 
-// Each driver's, of some rows. A loss that all rows are reduced to is given whole. Rows of attention are queries in the order of the case's shape: batch, head, query.
+// Each driver's, of some rows. A loss that all rows are reduced to is given whole. Rows of
+// attention are queries in the order of the case's shape: batch, head, query.
 void expect_softmax(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
 void expect_loss(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
 void expect_select(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);

@@ -47,7 +47,8 @@ std::vector<ArraySpec> arrays(const Case& c) {
   return all;
 }
 
-// Where a class is hidden it has no probability, or the loss is infinite: in one row of five that is seen to.
+// Where a class is hidden it has no probability, or the loss is infinite: in one row of five
+// that is seen to.
 void fill_probabilities(Call& call, Random& random) {
   const std::int64_t cols = call.spec().cols();
   for (std::int64_t r = 0; r < call.spec().rows(); ++r) {

@@ -31,8 +31,8 @@ class RowBounds {
       state_error_ += std::isfinite(e) ? e : 0;
     }
     state_error_ += ulps(spec_.op) * unit_;
-    // Each addition rounds by half an ulp at most; the smallest of their blocks has 256 threads, whose shares one thread
-    // of block_serial adds up.
+    // Each addition rounds by half an ulp at most; the smallest of their blocks has 256 threads,
+    // whose shares one thread of block_serial adds up.
     if (adds_in_order(spec_)) {
       const auto cols = static_cast<double>(z_.size());
       const double shares = spec_.variant == "block_serial" ? std::min(cols, 256.0) : 0;
@@ -47,8 +47,9 @@ class RowBounds {
   double lse() const { return lse_; }
   double unit() const { return unit_; }
 
-  // The error of z[c] and of z[c] − m, in the computing type. Where 2^x is what the machine has, the difference is rounded,
-  // and its product with log2 e, which is itself off by a ninth of a unit.
+  // The error of z[c] and of z[c] − m, in the computing type. Where 2^x is what the machine
+  // has, the difference is rounded, and its product with log2 e, which is itself off by a
+  // ninth of a unit.
   double logit_error(std::size_t c) const {
     double size = finite_size(z_[c] - m_);
     if (transformed()) size += 4 * (finite_size(z_[c]) + finite_size(m_) + capped_size());

@@ -23,7 +23,8 @@ void set_each(GuardedArray& array, Value value) {
 void add_logits(const Case& c, std::vector<ArraySpec>& all);
 void fill_logits(Call& call, Random& random);
 
-// Normal numbers times `size`. Of a dense array, whose elements lie in one run, a block of them is repeated.
+// Normal numbers times `size`. Of a dense array, whose elements lie in one run, a block of
+// them is repeated.
 void fill_normal(GuardedArray& array, double size, bool dense, Random& random);
 
 // Values of the case's fill.

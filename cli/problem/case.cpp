@@ -99,7 +99,8 @@ Status parse_word(std::string_view word, Case& c, std::string_view& says) {
   return colon == std::string_view::npos ? Status{} : parse_dtype(word.substr(colon + 1), c.out);
 }
 
-// Elements that the arrays span, padding included; not an integer, as it may be more than those count.
+// Elements that the arrays span, padding included; not an integer, as it may be more
+// than those count.
 double spanned(const Case& c) {
   double rows = 1;
   for (const std::int64_t extent : c.shape)

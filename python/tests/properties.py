@@ -1,8 +1,9 @@
 """What test_properties_*.py draw, and how far from float64 an op may be.
 
-The bounds are those of docs/numerics.md, as cli/ops/row_bounds.hpp and cli/ops/expect_attention.cpp have them: ulps of the
-computing type, the conditioning of exp, and half an ulp of the result's dtype. ONEPASS_PROPERTIES=long tries many more
-examples, other ones each time.
+The bounds are those of docs/numerics.md, as cli/ops/row_bounds.hpp and
+cli/ops/expect_attention.cpp have them: ulps of the computing type, the conditioning of exp, and
+half an ulp of the result's dtype. ONEPASS_PROPERTIES=long tries many more examples, other ones
+each time.
 """
 
 import os

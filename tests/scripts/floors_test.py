@@ -57,12 +57,24 @@ class Arrows(unittest.TestCase):
             self.only({source: [target], f"src/{target}": []}, "lies above it")
 
     def test_up_in_the_program(self):
-        for source, target in (("cli/files/a.cpp", "cli/problem/b.hpp"), ("cli/problem/a.hpp", "cli/ops/b.hpp"),
-                               ("cli/ops/a.cpp", "cli/commands/b.hpp"), ("src/api/a.cpp", "cli/files/b.hpp")):
+        for source, target in (
+            ("cli/files/a.cpp", "cli/problem/b.hpp"),
+            ("cli/problem/a.hpp", "cli/ops/b.hpp"),
+            ("cli/ops/a.cpp", "cli/commands/b.hpp"),
+            ("src/api/a.cpp", "cli/files/b.hpp"),
+        ):
             self.only({source: [target], target: []}, "lies above it")
-        self.assertEqual(mistakes({"cli/main.cpp": ["cli/commands/a.hpp", "onepass_build.hpp"],
-                                   "cli/commands/a.hpp": ["cli/ops/b.hpp"], "cli/ops/b.hpp": ["core/c.hpp"],
-                                   "src/core/c.hpp": []}), [])
+        self.assertEqual(
+            mistakes(
+                {
+                    "cli/main.cpp": ["cli/commands/a.hpp", "onepass_build.hpp"],
+                    "cli/commands/a.hpp": ["cli/ops/b.hpp"],
+                    "cli/ops/b.hpp": ["core/c.hpp"],
+                    "src/core/c.hpp": [],
+                }
+            ),
+            [],
+        )
 
     def test_sideways(self):
         self.only(

@@ -81,8 +81,8 @@ Status check_own_factors(const RowArgs& args, double temperature) {
              : check_factors(z.scale, temperature, z.softcap, z.x.dtype);
 }
 
-// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans: it takes a
-// usual number, and a row that asks for more is searched.
+// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans:
+// it takes a usual number, and a row that asks for more is searched.
 std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
   if (args.op != Op::sample) return select.k;
   const std::int64_t cols = args.space.cols;

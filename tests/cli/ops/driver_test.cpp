@@ -1,4 +1,5 @@
-// Drivers: the arrays that they name are those that a call has, and what the library refuses is not described.
+// Drivers: the arrays that they name are those that a call has, and what the library refuses
+// is not described.
 #include "cli/ops/driver.hpp"
 
 #include <gtest/gtest.h>

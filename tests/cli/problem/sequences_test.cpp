@@ -1,5 +1,5 @@
-// Problems of attention as text: what is printed is what is parsed, the dispatcher is told the same by a string as
-// by the call it stands for, and live pairs are counted as they are.
+// Problems of attention as text: what is printed is what is parsed, the dispatcher is told the same
+// by a string as by the call it stands for, and live pairs are counted as they are.
 #include "cli/problem/sequences.hpp"
 
 #include <gtest/gtest.h>
