@@ -95,7 +95,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_topk_f64.txt
 	$(gpu_verify) workloads/test_topk_fills.txt --fills
 	$(gpu_verify) workloads/test_gpu_gate.txt
-	$(gpu_verify) workloads/test_gpu_choose.txt
+	$(gpu_verify) workloads/test_gpu_select.txt
 	$(gpu_verify) workloads/test_topk_walk.txt
 	$(gpu_verify) workloads/test_attention.txt
 	$(gpu_verify) workloads/test_attention_walk.txt

@@ -104,7 +104,7 @@ void decode_rows(Bytes& bytes, Case& c) {
   c.in = floating(bytes);
   c.out = bytes.one_in(3) ? floating(bytes) : c.in;
   decode_shape(bytes, c);
-  if (chooses(c.op)) {
+  if (selects(c.op)) {
     c.axis = -1;
     if (c.op != Op::sample)
       c.shape.back() = std::max<std::int64_t>(c.shape.back(), 1);  // K is 1 at least

@@ -53,7 +53,7 @@ class Spoiling {
         return set("variant", o_.variant,
                    {std::string("none"), std::string(300, 'x'), std::string("gpu_block:0")});
       case 1:
-        if (chooses(c_.op) || attends()) return {};
+        if (selects(c_.op) || attends()) return {};
         return set("axis", o_.axis,
                    {kMaxRank, -kMaxRank - 1, std::numeric_limits<int>::max(),
                     std::numeric_limits<int>::min()});

@@ -14,7 +14,6 @@ same ops as operators of PyTorch, with gradients and for torch.compile.
 
 from onepass import _native
 from onepass._attention import attention, merge_attention
-from onepass._choices import gate, sample, softmax_topk, topk
 from onepass._losses import cross_entropy, cross_entropy_backward, cross_entropy_with_gradient
 from onepass._plans import explain, get_num_threads, has_cuda, set_num_threads
 from onepass._rows import (
@@ -24,6 +23,7 @@ from onepass._rows import (
     softmax,
     softmax_backward,
 )
+from onepass._select import gate, sample, softmax_topk, topk
 
 __version__: str = _native.version
 

@@ -43,7 +43,7 @@ NB_MODULE(_native, module) {
   namespace python = onepass::python;
   python::define_rows();
   python::define_losses();
-  python::define_choices();
+  python::define_select();
   python::define_attention();
   python::add_functions(module);
   python::add_plans(module);

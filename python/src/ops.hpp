@@ -7,7 +7,7 @@ namespace onepass::python {
 
 void define_rows();
 void define_losses();
-void define_choices();
+void define_select();
 void define_attention();
 
 // What sums of rows are kept in: an lse, a log-probability.

@@ -40,7 +40,7 @@ inline constexpr std::array kAllOps = {
 };
 
 // Those that give some of a row's elements, and those that give something of the row itself.
-constexpr bool chooses(Op op) { return op >= Op::topk && op <= Op::gate; }
+constexpr bool selects(Op op) { return op >= Op::topk && op <= Op::gate; }
 inline constexpr std::array kRowOps = [] {
   std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
   std::copy_n(kAllOps.begin(), ops.size(), ops.begin());

@@ -30,7 +30,7 @@ Decision decided(std::string_view variant, const Launch& launch, const Problem& 
 }
 
 // The one of those that ship and can run it that does not leave it to another.
-Decision choose_of_list(const Problem& p, const Machine& m, Reasons* reasons) {
+Decision select_of_list(const Problem& p, const Machine& m, Reasons* reasons) {
   std::string refusal;  // of the first, which takes the most
   for (const Variant& v : variants(p.op)) {
     if (v.role != Role::ship || v.device != m.device()) continue;
@@ -71,17 +71,17 @@ std::string_view best_on_cpu(const Problem& p, const Machine& m, Reasons* reason
 
 Decision choose_selection(const Problem& p, const Machine& m, Reasons* reasons) {
   const bool wide = p.in == DType::f64 && p.op != Op::sample;
-  const std::string refusal = wide               ? gpu_choose::refuse_wide(p, m)
-                              : p.op == Op::gate ? gpu_choose::refuse_gate(p, m)
-                                                 : gpu_choose::refuse_any_k(p, m);
+  const std::string refusal = wide               ? gpu_select::refuse_wide(p, m)
+                              : p.op == Op::gate ? gpu_select::refuse_gate(p, m)
+                                                 : gpu_select::refuse_any_k(p, m);
   if (!refusal.empty()) {
     say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
     return {};
   }
-  const gpu_choose::Choice choice = wide ? gpu_choose::Choice{"gpu_wide", gpu_choose::wide(p, m)}
+  const gpu_select::Choice choice = wide ? gpu_select::Choice{"gpu_wide", gpu_select::wide(p, m)}
                                     : p.op == Op::gate
-                                        ? gpu_choose::Choice{"gpu_warp", gpu_choose::warp(p, m)}
-                                        : gpu_choose::best(p, m);
+                                        ? gpu_select::Choice{"gpu_warp", gpu_select::warp(p, m)}
+                                        : gpu_select::best(p, m);
   const Decision decision = decided(choice.variant, widened(choice.launch), p);
   const Plan plan = decision.plan();
   say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
@@ -129,7 +129,7 @@ Decision choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
     say(reasons, "nothing runs this: ", refusal);
     return {};
   }
-  if (chooses(p.op)) return choose_selection(p, m, reasons);
+  if (selects(p.op)) return choose_selection(p, m, reasons);
   if (p.weighted) return choose_weighted(p, m, reasons);
   return choose_rows_on_gpu(p, m, reasons);
 }
@@ -160,7 +160,7 @@ Plan Decision::plan() const {
 }
 
 Decision choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
-  if (problem.op == Op::attention) return choose_of_list(problem, machine, reasons);
+  if (problem.op == Op::attention) return select_of_list(problem, machine, reasons);
   if (machine.device() == Device::cuda) return choose_on_gpu(problem, machine, reasons);
   const Variant& best = *find_variant(problem.op, best_on_cpu(problem, machine, reasons));
   return decided(best, best.plan(problem, machine, reasons), problem);
@@ -170,9 +170,9 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
                     Decision& decision, Reasons* reasons) {
   // A launch has a name, too: gpu_block:4, gpu_stream:1:64.
   const std::string_view family = wanted.substr(0, wanted.find(':'));
-  const auto config = chooses(problem.op) ? std::nullopt : gpu_rows::config_named(wanted);
+  const auto config = selects(problem.op) ? std::nullopt : gpu_rows::config_named(wanted);
   const Variant* found = find_variant(problem.op, config ? gpu_rows::variant_of(*config)
-                                                  : chooses(problem.op) ? family
+                                                  : selects(problem.op) ? family
                                                                         : wanted);
   if (found == nullptr) return no_such_variant(problem.op, wanted);
   if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
@@ -186,7 +186,7 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
     const Launch launch = widened(gpu_rows::launch_of(*config, problem, machine));
     decision = decided(*found, launch, problem);
   } else if (family != wanted) {
-    const auto launch = gpu_choose::launch_named(wanted, problem, machine);
+    const auto launch = gpu_select::launch_named(wanted, problem, machine);
     if (!launch) return no_such_variant(problem.op, wanted);
     decision = decided(*found, widened(*launch), problem);
   } else {
@@ -197,7 +197,7 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
 
 std::vector<std::string> launch_names(const Problem& problem, const Machine& machine) {
   if (problem.op == Op::gate || problem.op == Op::attention) return {};
-  if (chooses(problem.op)) return gpu_choose::launch_names(problem, machine);
+  if (selects(problem.op)) return gpu_select::launch_names(problem, machine);
   std::vector<std::string> names;
   for (const gpu_rows::Config& config : gpu_rows::candidates(problem, machine)) {
     names.push_back(gpu_rows::name_of(config));

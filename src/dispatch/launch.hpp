@@ -23,13 +23,13 @@ namespace onepass {
 
 using Launch =
     std::variant<CpuLaunch, gpu_rows::GroupLaunch, gpu_rows::BlockLaunch, gpu_rows::GridLaunch,
-                 gpu_rows::WeightedLaunch, gpu_choose::SelectLaunch, gpu_choose::StreamLaunch,
-                 gpu_choose::LanesLaunch, gpu_choose::SortLaunch, CpuAttentionLaunch,
+                 gpu_rows::WeightedLaunch, gpu_select::SelectLaunch, gpu_select::StreamLaunch,
+                 gpu_select::LanesLaunch, gpu_select::SortLaunch, CpuAttentionLaunch,
                  attention_launch::SimtLaunch, attention_launch::FlashLaunch,
                  attention_launch::HopperLaunch
 #ifdef ONEPASS_HAS_WALK
                  ,
-                 ops::softmax::WalkLaunch, ops::topk::WalkLaunch, ops::attention::WalkLaunch
+                 ops::softmax::WalkLaunch, ops::select::WalkLaunch, ops::attention::WalkLaunch
 #endif
                  >;
 

@@ -38,7 +38,7 @@ constexpr Ops kForward = kSoftmax | kLogSoftmax | only(Op::logsumexp);
 constexpr Ops kBackward = only(Op::softmax_backward) | only(Op::log_softmax_backward);
 constexpr Ops kCrossEntropy = only(Op::cross_entropy) | only(Op::cross_entropy_backward);
 
-constexpr Ops kChoose = only(Op::topk) | only(Op::sample);
+constexpr Ops kSelect = only(Op::topk) | only(Op::sample);
 
 // A GPU's variant is listed in every build; where there is no CUDA, it cannot run.
 #ifdef ONEPASS_HAS_CUDA

@@ -71,7 +71,7 @@ TEST(OptionRangeTest, Float64HoldsMore) {
   expect_refused(run(DType::f64, {.softcap = 1e-310}, y), "softcap", "1e-310");
 }
 
-TEST(OptionRangeTest, OpsThatChoose) {
+TEST(OptionRangeTest, OpsThatSelect) {
   const Values x = row(DType::f32);
   Values values(DType::f32, {1, 2}), indices(DType::i64, {1, 2}), token(DType::i64, {1});
   const Context context = Context::cpu(1);

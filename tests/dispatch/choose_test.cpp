@@ -186,7 +186,7 @@ TEST(MachineTest, EveryInstructionSetHasATuning) {
 
 // The ops that choose from a row: one long row is cut, with room for each piece's candidates; short
 // rows of gates never are; and nothing is promised on a GPU.
-TEST(ChooseTest, OpsThatChoose) {
+TEST(ChooseTest, OpsThatSelect) {
   Machine m = *find_machine("sapphire-rapids-2");
   for (const Op op : {Op::topk, Op::sample}) {
     const CpuPlan plan = cpu_plan({.op = op, .rows = 1, .cols = 1 << 20, .k = 50}, m);

@@ -137,7 +137,7 @@ void reach_rows() {
   }
 }
 
-std::vector<std::string> choose_launches() {
+std::vector<std::string> select_launches() {
   std::vector<std::string> names;
   for (const std::string threads : {":128", ":256", ":512"}) {
     for (const std::string launch :
@@ -153,7 +153,7 @@ std::vector<std::string> choose_launches() {
 }
 
 void reach_topk_and_samples() {
-  const std::vector<std::string> launches = choose_launches();
+  const std::vector<std::string> launches = select_launches();
   for (const DType in : kFloats) {
     for (const std::int64_t cols : around_powers(3, 18)) {
       for (const std::int64_t rows : {1, 8, 33, 300}) {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import onepass
 from onepass._types import documented, refuse_foreign
-from onepass.torch import _attention, _choices, _losses, _rows
+from onepass.torch import _attention, _losses, _rows, _select
 from onepass.torch._schema import Logits, number_or_rows, pack_mask, signed, straight
 
 _Window = tuple[int, int] | None
@@ -148,7 +148,7 @@ def softmax_topk(
         [0, 1]
     """
     logits = Logits.pack(scale, temperature, softcap, mask, lengths, causal, window)
-    return _choices.softmax_topk(x, k, values, sorted, *logits, dtype, index_dtype)
+    return _select.softmax_topk(x, k, values, sorted, *logits, dtype, index_dtype)
 
 
 @straight(onepass.topk)
@@ -196,7 +196,7 @@ def sample(
     seed, offset = signed("seed", seed), signed("offset", offset)
     filters = ((top_k, 0), (top_p, 1.0), (min_p, 0.0), (seed, 0), (offset, 0))
     pairs = [part for value, otherwise in filters for part in number_or_rows(value, otherwise)]
-    return _choices.sample(x, *pairs, *logits, index_dtype)
+    return _select.sample(x, *pairs, *logits, index_dtype)
 
 
 @straight(onepass.gate)
@@ -218,7 +218,7 @@ def gate(
         >>> onepass.torch.gate(torch.tensor([[0.0, 1.0, 1.0]]), 2)[1].tolist()
         [[1, 2]]
     """
-    return _choices.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype)
+    return _select.gate(scores, k, score, bias, renormalize, scale, dtype, index_dtype)
 
 
 @straight(onepass.attention)

@@ -17,7 +17,7 @@ OP = "arguments that PyTorch refuses"
 
 
 def cases() -> list[Case]:
-    return [*_rows(), *_losses(), *_choices(), *_attention()]
+    return [*_rows(), *_losses(), *_select(), *_attention()]
 
 
 def _refused(name: str, theirs: Callable[[], Any], own: Callable[[], Any], says: str) -> Case:
@@ -129,7 +129,7 @@ def _losses() -> Iterator[Case]:
     )
 
 
-def _choices() -> Iterator[Case]:
+def _select() -> Iterator[Case]:
     x = torch.rand(3, 4)
 
     def refused(what, says, x, k, **options):

@@ -28,7 +28,7 @@ constexpr std::int64_t candidates_of_sample(std::int64_t top_k, bool one, std::i
 
 struct Select {
   std::int64_t k =
-      0;  // chosen a row; columns of RowArgs::out, the values or weights, and of indices
+      0;  // selected a row; columns of RowArgs::out, the values or weights, and of indices
   Operand indices;
 
   // topk; RowArgs::target is the token whose place is asked for

@@ -9,16 +9,16 @@ namespace {
 Status lay_x(std::string_view argument, const TensorRef& x, Shape& shape, Operand& out) {
   ONEPASS_TRY(check_tensor(argument, x, false));
   ONEPASS_TRY(check_floating(argument, x));
-  if (x.rank == 0) return invalid(argument, "a scalar has no row to choose from");
+  if (x.rank == 0) return invalid(argument, "a scalar has no row to select from");
   ONEPASS_TRY(Shape::make(x, -1, shape));
   return shape.lay_full(argument, x, Shape::Fit::exact, out);
 }
 
 // An output with K columns a row.
-Status lay_chosen(std::string_view argument, const TensorRef& t, const Shape& shape,
-                  std::int64_t& k, Operand& out) {
+Status lay_selected(std::string_view argument, const TensorRef& t, const Shape& shape,
+                    std::int64_t& k, Operand& out) {
   ONEPASS_TRY(check_tensor(argument, t, true));
-  if (t.rank < 1) return invalid(argument, "a scalar has no place for the chosen");
+  if (t.rank < 1) return invalid(argument, "a scalar has no room for what is selected");
   TensorRef rows = t;
   rows.rank = t.rank - 1;
   ONEPASS_TRY(shape.lay_rows(argument, rows, Shape::Fit::exact, out));
@@ -103,10 +103,10 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
   select = {.values = options.values, .sorted = options.sorted};
   Shape shape;
   ONEPASS_TRY(lay_x("x", x, shape, args.logits.x));
-  ONEPASS_TRY(lay_chosen("values", values, shape, select.k, args.out));
+  ONEPASS_TRY(lay_selected("values", values, shape, select.k, args.out));
   ONEPASS_TRY(check_floating("values", values));
   ONEPASS_TRY(check_k("values", select.k, shape.cols()));
-  ONEPASS_TRY(lay_chosen("indices", indices, shape, select.k, select.indices));
+  ONEPASS_TRY(lay_selected("indices", indices, shape, select.k, select.indices));
   ONEPASS_TRY(check_indices("indices", indices, shape.cols()));
   ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
   ONEPASS_TRY(lay_logits(options, shape, x.dtype, args.logits));
@@ -196,10 +196,10 @@ Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const Gate
   select = {.score = options.score, .renormalize = options.renormalize, .scale = options.scale};
   Shape shape;
   ONEPASS_TRY(lay_x("scores", scores, shape, args.logits.x));
-  ONEPASS_TRY(lay_chosen("weights", weights, shape, select.k, args.out));
+  ONEPASS_TRY(lay_selected("weights", weights, shape, select.k, args.out));
   ONEPASS_TRY(check_floating("weights", weights));
   ONEPASS_TRY(check_k("weights", select.k, shape.cols()));
-  ONEPASS_TRY(lay_chosen("experts", experts, shape, select.k, select.indices));
+  ONEPASS_TRY(lay_selected("experts", experts, shape, select.k, select.indices));
   ONEPASS_TRY(check_indices("experts", experts, shape.cols()));
   if (!std::isfinite(options.scale)) return invalid("scale", options.scale, " is not finite");
   if (!fits(options.scale, scores.dtype)) {

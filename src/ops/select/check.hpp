@@ -1,4 +1,4 @@
-// The checks of the ops that choose from a row; `args` come as they were made.
+// The checks of the ops that select from a row; `args` come as they were made.
 #pragma once
 
 #include "ops/select/args.hpp"

@@ -14,15 +14,15 @@ namespace {
 
 using namespace test;
 
-const gpu_choose::SelectLaunch& select_of(const Decision& decision) {
-  return std::get<gpu_choose::SelectLaunch>(decision.launch);
+const gpu_select::SelectLaunch& select_of(const Decision& decision) {
+  return std::get<gpu_select::SelectLaunch>(decision.launch);
 }
-const gpu_choose::StreamLaunch& stream_of(const Decision& decision) {
-  return std::get<gpu_choose::StreamLaunch>(decision.launch);
+const gpu_select::StreamLaunch& stream_of(const Decision& decision) {
+  return std::get<gpu_select::StreamLaunch>(decision.launch);
 }
 
 // Sixteen on a processor, whatever rows it has; fewer where these are short.
-TEST(GpuChooseTest, WarpsOfARow) {
+TEST(GpuSelectTest, WarpsOfARow) {
   const auto warps = [](std::int64_t rows, std::int64_t cols, DType dtype = DType::bf16) {
     const Decision decision = choose(topk(rows, cols, 50, dtype), h200());
     EXPECT_EQ(decision.variant(), "gpu_stream");
@@ -52,7 +52,7 @@ TEST(GpuChooseTest, WarpsOfARow) {
 }
 
 // Where rows are fewer than processors, clusters: of two, or of four small blocks or few.
-TEST(GpuChooseTest, ClustersThatStream) {
+TEST(GpuSelectTest, ClustersThatStream) {
   const auto launch = [](std::int64_t rows, std::int64_t cols, std::int64_t k, DType dtype) {
     const Plan plan = choose(topk(rows, cols, k, dtype), h200()).plan();
     return std::string(plan.variant) + ":" + std::to_string(plan.split) + ":" +
@@ -76,7 +76,7 @@ TEST(GpuChooseTest, ClustersThatStream) {
   EXPECT_EQ(launch(33, 32000, 128, DType::f32), "gpu_guess:4:256");
 }
 
-TEST(GpuChooseTest, WhatIsChosen) {
+TEST(GpuSelectTest, WhatIsChosen) {
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).variant(), "gpu_guess");
   EXPECT_EQ(choose(topk(1, 128256, 50), h200()).plan().split, 16);
   EXPECT_EQ(choose(topk(8, 128256, 64), h200()).plan().split, 16);
@@ -113,19 +113,19 @@ TEST(GpuChooseTest, WhatIsChosen) {
   EXPECT_EQ(choose(one, h200()).variant(), "gpu_guess");
   one.k = kUnlessAsked;
   EXPECT_EQ(choose(one, h200()).variant(), "gpu_cluster");
-  EXPECT_LT(gpu_choose::kMostSampleStream, kUnlessAsked);
+  EXPECT_LT(gpu_select::kMostSampleStream, kUnlessAsked);
   EXPECT_EQ(choose(sample(128256, 129), h200()).variant(), "gpu_block");
   // Small blocks where rows are many, so that one selects while others read.
-  EXPECT_LT(choose(sample(128256, 129), h200()).plan().threads, gpu_choose::kMostThreads);
+  EXPECT_LT(choose(sample(128256, 129), h200()).plan().threads, gpu_select::kMostThreads);
 }
 
 // How often one of the blocks has more of the K than it sends, if they are anywhere in the row.
-TEST(GpuChooseTest, AGuessIsSeldomWrong) {
+TEST(GpuSelectTest, AGuessIsSeldomWrong) {
   for (const int split : {4, 16}) {
-    const auto k = static_cast<int>(gpu_choose::most_guessed(split));
+    const auto k = static_cast<int>(gpu_select::most_guessed(split));
     const double own = 1.0 / split;
     double more = 0;
-    for (int i = gpu_choose::kGuessKeys / split + 1; i <= k; ++i) {
+    for (int i = gpu_select::kGuessKeys / split + 1; i <= k; ++i) {
       const double ways = std::lgamma(k + 1) - std::lgamma(i + 1) - std::lgamma(k - i + 1);
       more += std::exp(ways + i * std::log(own) + (k - i) * std::log1p(-own));
     }
@@ -133,25 +133,25 @@ TEST(GpuChooseTest, AGuessIsSeldomWrong) {
   }
 }
 
-TEST(GpuChooseTest, StagesAreShortWhereBlocksShareAProcessor) {
+TEST(GpuSelectTest, StagesAreShortWhereBlocksShareAProcessor) {
   const auto packs = [](const Problem& p) {
     const Decision decision = choose(p, h200());
     return select_of(decision).packs;
   };
-  EXPECT_EQ(packs(topk(128, 128256, 300, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_choose::kManyPacks);
-  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_choose::kFewPacks);  // one stage is all
-  EXPECT_EQ(packs(topk(512, 32000, 300, DType::f32)), gpu_choose::kFewPacks);
+  EXPECT_EQ(packs(topk(128, 128256, 300, DType::f32)), gpu_select::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::f32)), gpu_select::kManyPacks);
+  EXPECT_EQ(packs(topk(1, 128256, 50, DType::bf16)), gpu_select::kFewPacks);  // one stage is all
+  EXPECT_EQ(packs(topk(512, 32000, 300, DType::f32)), gpu_select::kFewPacks);
   // 62 of the short ones.
-  EXPECT_EQ(packs(topk(512, 513024, 300, DType::f32)), gpu_choose::kManyPacks);
+  EXPECT_EQ(packs(topk(512, 513024, 300, DType::f32)), gpu_select::kManyPacks);
   // Eight blocks of 128 threads at a time, each with what is not in the plan and what the
   // system keeps of it.
   constexpr std::size_t kBeside = 1104 + 1024;
   const Problem many = topk(1024, 128256, 64, DType::bf16);
-  EXPECT_LE(8 * (gpu_choose::block(many, h200()).shared_bytes + kBeside), std::size_t{228} << 10);
+  EXPECT_LE(8 * (gpu_select::block(many, h200()).shared_bytes + kBeside), std::size_t{228} << 10);
 }
 
-TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {
+TEST(GpuSelectTest, ManyRowsAreSortedInTurns) {
   const Problem p = topk(100000, 60000, 60000);
   const Plan plan = choose(p, h200()).plan();
   EXPECT_LE(plan.scratch_bytes, std::size_t{256} << 20);
@@ -159,7 +159,7 @@ TEST(GpuChooseTest, ManyRowsAreSortedInTurns) {
   EXPECT_GE(plan.blocks, 1);
 }
 
-TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
+TEST(GpuSelectTest, WhatCannotRunSaysWhy) {
   Decision decision;
   Problem p = topk(4, 9000, 5000);
   EXPECT_NE(plan_variant("gpu_block", p, h200(), decision).message().find("at most 2048"),
@@ -223,7 +223,7 @@ TEST(GpuChooseTest, WhatCannotRunSaysWhy) {
   EXPECT_NE(reasons.back().find("1024 experts"), std::string::npos);
 }
 
-TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
+TEST(GpuSelectTest, OneKernelHasAllRowsInF64) {
   for (const std::int64_t rows : {1, 7, 100000}) {
     for (const std::int64_t cols : {1, 300, 128256}) {
       for (const std::int64_t k : {std::int64_t{1}, ceil_div(cols, 2), cols}) {
@@ -235,7 +235,7 @@ TEST(GpuChooseTest, OneKernelHasAllRowsInF64) {
           EXPECT_GE(plan.blocks, 1);
           EXPECT_LE(plan.blocks, rows);
           EXPECT_GE(plan.scratch_bytes,
-                    static_cast<std::size_t>(plan.blocks * k * gpu_choose::kEntryBytes));
+                    static_cast<std::size_t>(plan.blocks * k * gpu_select::kEntryBytes));
           EXPECT_LE(plan.scratch_bytes, std::size_t{256} << 20);
         }
       }

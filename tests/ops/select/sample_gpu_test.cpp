@@ -13,7 +13,7 @@
 
 #include "onepass/onepass.hpp"
 #include "oracle/oracle.hpp"
-#include "tests/ops/select/choose_gpu.hpp"
+#include "tests/ops/select/select_gpu.hpp"
 #include "tests/support/array.hpp"
 
 namespace onepass {
@@ -38,7 +38,7 @@ constexpr Filter kFilters[] = {{0, 1, 0, 1},        {0, 1, 0, 0},      {40, 1, 0
                                {0, 1, 0.05, 1},     {0, 0.8, 0.01, 2}, {5000, 0.99, 0, 1},
                                {3000, 1, 0.001, 3}, {100, 1, 0.2, 1},  {128, 0.95, 0.05, 2}};
 
-TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
+TEST_F(SelectGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
   constexpr std::int64_t rows = 7, cols = 30011;
   const Array<float> x(normal_logits(rows * cols));
   const Array<std::int64_t> seeds(std::vector<std::int64_t>{11, 12, 13, 14, 15, 16, 17});
@@ -67,7 +67,7 @@ TEST_F(ChooseGpuTest, ARowsDrawDoesNotDependOnTheBatchOrTheLaunch) {
   }
 }
 
-TEST_F(ChooseGpuTest, DrawsAreTheCpus) {
+TEST_F(SelectGpuTest, DrawsAreTheCpus) {
   constexpr std::int64_t rows = 400, cols = 2003;
   const std::vector<float> logits = normal_logits(rows * cols);
   const Array<float> x(logits);
@@ -90,7 +90,7 @@ TEST_F(ChooseGpuTest, DrawsAreTheCpus) {
 
 // Logits count from the first ones, until it turns out that the others are far from these.
 // Some rows in a hundred thousand have two tokens that only exact noise tells apart.
-TEST_F(ChooseGpuTest, TwoTokensMayBeClose) {
+TEST_F(SelectGpuTest, TwoTokensMayBeClose) {
   constexpr std::int64_t rows = 300000, cols = 40;
   const std::vector<float> logits(rows * cols, 0.0F);
   const SampleOptions options{.top_k = cols, .seed = 9};
@@ -105,7 +105,7 @@ TEST_F(ChooseGpuTest, TwoTokensMayBeClose) {
   EXPECT_LE(others, 1);
 }
 
-TEST_F(ChooseGpuTest, TheFirstTokensMayBeFarBelow) {
+TEST_F(SelectGpuTest, TheFirstTokensMayBeFarBelow) {
   constexpr std::int64_t rows = 200, cols = 3001;
   for (const float low : {-1e4F, -1e9F, -3e38F}) {
     std::vector<float> logits = normal_logits(rows * cols);
@@ -124,7 +124,7 @@ TEST_F(ChooseGpuTest, TheFirstTokensMayBeFarBelow) {
   }
 }
 
-TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
+TEST_F(SelectGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
   constexpr std::int64_t rows = 20000, cols = 24;
   const std::vector<float> one = normal_logits(cols, 1.5F);
   std::vector<float> all;
@@ -164,7 +164,7 @@ TEST_F(ChooseGpuTest, FollowsTheDistributionThatEachFilterLeaves) {
 
 // By blocks, which take a top_k of each row, too, and by warps and clusters that guess, which
 // take one for all.
-TEST_F(ChooseGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
+TEST_F(SelectGpuTest, ARowsOwnBadOptionMarksThatRowAlone) {
   constexpr std::int64_t rows = 6, cols = 5000;
   const Array<float> x(normal_logits(rows * cols));
   const float nan = std::nanf("");

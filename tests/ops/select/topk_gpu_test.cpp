@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "onepass/onepass.hpp"
-#include "tests/ops/select/choose_gpu.hpp"
+#include "tests/ops/select/select_gpu.hpp"
 #include "tests/support/array.hpp"
 #include "tests/support/graph.hpp"
 
@@ -57,7 +57,7 @@ const std::vector<std::array<std::int64_t, 3>> kShapes = {
     {1000, 999, 5}, {1000, 3001, 60}, {200, 32000, 128}, {600, 3000, 200}, {200, 32000, 200},
     {3, 50257, 50}, {20, 30000, 100}, {3, 50257, 200},   {1, 5000000, 20}, {2, 9000, 3000}};
 
-TEST_F(ChooseGpuTest, RepeatsAreTheSameBits) {
+TEST_F(SelectGpuTest, RepeatsAreTheSameBits) {
   for (const auto& [rows, cols, k] : kShapes) {
     const Topk op(rows, cols, k);
     ASSERT_TRUE(op.run(Context::cuda()).ok());
@@ -70,7 +70,7 @@ TEST_F(ChooseGpuTest, RepeatsAreTheSameBits) {
   }
 }
 
-TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
+TEST_F(SelectGpuTest, EveryLaunchChoosesTheSame) {
   const Topk op(2, 70001, 40);
   ASSERT_TRUE(op.run(Context::cuda()).ok());
   const auto expected = op.result().second;
@@ -88,7 +88,7 @@ TEST_F(ChooseGpuTest, EveryLaunchChoosesTheSame) {
 }
 
 // Of elements alike the first are chosen, whatever their zeros' signs.
-TEST_F(ChooseGpuTest, MinusZeroIsZero) {
+TEST_F(SelectGpuTest, MinusZeroIsZero) {
   for (const std::int64_t cols : {31, 200, 1000, 5000, 30011, 200000}) {
     std::vector<float> logits(static_cast<std::size_t>(cols));
     for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = i % 3 == 0 ? -0.F : 0.F;
@@ -104,7 +104,7 @@ TEST_F(ChooseGpuTest, MinusZeroIsZero) {
 
 // The K largest all of one block, which sends fewer; and more elements alike than a
 // block has room for.
-TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
+TEST_F(SelectGpuTest, AWrongGuessIsNoticed) {
   constexpr std::int64_t cols = 30011;
   std::vector<float> together = normal_logits(cols);
   for (std::int64_t c = 0; c < cols; ++c) {  // 128 elements of each block, in turns
@@ -131,7 +131,7 @@ TEST_F(ChooseGpuTest, AWrongGuessIsNoticed) {
 
 // Logits whose z is −inf though they are not, in all of a block's part and at its edge, or
 // everywhere; a NaN beside +inf.
-TEST_F(ChooseGpuTest, ExtremesOfOneBlockAreThoseOfTheRow) {
+TEST_F(SelectGpuTest, ExtremesOfOneBlockAreThoseOfTheRow) {
   constexpr std::int64_t cols = 30011, k = 50;
   constexpr float inf = std::numeric_limits<float>::infinity();
   std::vector<float> masked = normal_logits(cols);
@@ -171,7 +171,7 @@ TEST_F(ChooseGpuTest, ExtremesOfOneBlockAreThoseOfTheRow) {
   }
 }
 
-TEST_F(ChooseGpuTest, AGraphReplaysTheSameBits) {
+TEST_F(SelectGpuTest, AGraphReplaysTheSameBits) {
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   const Context context = Context::cuda(stream);

@@ -14,18 +14,18 @@
 namespace onepass {
 namespace {
 
-namespace geometry = ops::topk::geometry;
+namespace geometry = ops::select::geometry;
 
 constexpr std::array kWalk = {"unfused", "three_pass_local", "warp_merge", "online_single_pass"};
 
 const Problem kProblem{.op = Op::topk, .rows = 64, .cols = 32000, .k = 50};
 
-ops::topk::WalkLaunch launch_of(std::string_view variant, const Problem& p,
-                                const Machine& m = *find_machine("h200")) {
+ops::select::WalkLaunch launch_of(std::string_view variant, const Problem& p,
+                                  const Machine& m = *find_machine("h200")) {
   Decision decision;
   const Status status = plan_variant(variant, p, m, decision);
   EXPECT_TRUE(status.ok()) << status.message();
-  return std::get<ops::topk::WalkLaunch>(decision.launch);
+  return std::get<ops::select::WalkLaunch>(decision.launch);
 }
 
 std::string refusal_of(std::string_view variant, const Problem& p,
@@ -49,7 +49,7 @@ TEST(TopkWalkTest, ABlockARowOfAnyShape) {
       for (const std::int64_t rows : {0, 1, 64, 1 << 20}) {
         for (const std::int64_t cols : {1, 33, 128256}) {
           const Problem p{.op = Op::topk, .rows = rows, .cols = cols, .k = 1};
-          const ops::topk::WalkLaunch launch = launch_of(name, p, m);
+          const ops::select::WalkLaunch launch = launch_of(name, p, m);
           EXPECT_EQ(launch.blocks, std::max<std::int64_t>(rows, 1)) << name;
           EXPECT_EQ(launch.threads % kWarp, 0) << name;
           EXPECT_LE(launch.threads, m.gpu.block_threads) << name;
@@ -62,7 +62,7 @@ TEST(TopkWalkTest, ABlockARowOfAnyShape) {
 TEST(TopkWalkTest, OnlyTheFirstStepHasAWorkspaceAndOnlyTheLastReadsOnce) {
   EXPECT_EQ(launch_of("unfused", kProblem).scratch_bytes, std::size_t{64} * 32000 * 4);
   for (const char* name : kWalk) {
-    const ops::topk::WalkLaunch launch = launch_of(name, kProblem);
+    const ops::select::WalkLaunch launch = launch_of(name, kProblem);
     EXPECT_EQ(launch.scratch_bytes > 0, std::string_view(name) == "unfused");
     EXPECT_EQ(launch.resident, std::string_view(name) == "online_single_pass");
   }
@@ -80,8 +80,8 @@ TEST(TopkWalkTest, RefusesWhatItsKernelsCannotDo) {
     };
     EXPECT_EQ(refuses([](Problem&) {}), "") << name;
     EXPECT_EQ(refuses([](Problem& p) { p.in = p.out = DType::bf16; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::topk::kMostK; }), "") << name;
-    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::topk::kMostK + 1; }), "it chooses at most 256");
+    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::select::kMostK; }), "") << name;
+    EXPECT_EQ(refuses([](Problem& p) { p.k = ops::select::kMostK + 1; }), "it selects at most 256");
     for (const DType other : {DType::f16, DType::f64}) {
       EXPECT_EQ(refuses([&](Problem& p) { p.out = other; }),
                 "it takes f32, f16 and bf16, and gives the same");

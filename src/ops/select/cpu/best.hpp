@@ -72,17 +72,17 @@ class Best {
 
 // Where fewer than K are above −inf: the others by index.
 template <class T>
-void fill_up(std::vector<Candidate<T>>& chosen, std::int64_t k) {
-  if (chosen.size() == static_cast<std::size_t>(k)) return;
+void fill_up(std::vector<Candidate<T>>& selected, std::int64_t k) {
+  if (selected.size() == static_cast<std::size_t>(k)) return;
   std::vector<std::int64_t> taken;
-  for (const Candidate<T>& c : chosen) taken.push_back(c.index);
+  for (const Candidate<T>& c : selected) taken.push_back(c.index);
   std::sort(taken.begin(), taken.end());
   auto next = taken.begin();
-  for (std::int64_t c = 0; chosen.size() < static_cast<std::size_t>(k); ++c) {
+  for (std::int64_t c = 0; selected.size() < static_cast<std::size_t>(k); ++c) {
     if (next != taken.end() && *next == c) {
       ++next;
     } else {
-      chosen.push_back({minus_infinity<T>(), c});
+      selected.push_back({minus_infinity<T>(), c});
     }
   }
 }

@@ -72,7 +72,7 @@ class Gate {
     }
     chosen_ = best_.sorted();
     fill_up(chosen_, select_.k);
-    write_chosen(row, soft, state);
+    write_selected(row, soft, state);
   }
 
  private:
@@ -105,13 +105,13 @@ class Gate {
     return (z >= T(0) ? T(1) : t) / (T(1) + t);
   }
 
-  void write_chosen(int64_t row, bool soft, State<T> state) {
+  void write_selected(int64_t row, bool soft, State<T> state) {
     double sum = 0;
     for (Candidate<T>& c : chosen_) {
       c.z = weight_of(c.index, soft, state);
       sum += static_cast<double>(c.z);
     }
-    // Not times 1 / sum, which is infinite where the sum is subnormal: a bias can choose experts of
+    // Not times 1 / sum, which is infinite where the sum is subnormal: a bias can select experts of
     // next to no weight.
     const T total = select_.renormalize && sum != 0 ? static_cast<T>(sum) : T(1);
     for (int64_t i = 0; i < select_.k; ++i) {
@@ -158,7 +158,7 @@ void GateWorker(const RowArgs& args, const CpuLaunch&, Team& team, std::byte*) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 HWY_EXPORT(GateWorker);
 
@@ -166,5 +166,5 @@ Status cpu_gate(const RowArgs& args, const CpuLaunch& launch) {
   return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(GateWorker));
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select
 #endif

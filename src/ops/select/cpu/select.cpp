@@ -41,9 +41,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // One row of a topk or a sample.
 template <class T>
-class Chooser {
+class Selector {
  public:
-  Chooser(const RowArgs& args, int64_t row, Buffers<T>& buffers)
+  Selector(const RowArgs& args, int64_t row, Buffers<T>& buffers)
       : args_(args), select_(*args.select), row_(row), buffers_(buffers), z_(reader(args, row)) {
     k_ = select_.k;
     if (args.op == Op::sample) prepare_sample();
@@ -149,16 +149,16 @@ class Chooser {
       }
       return;
     }
-    std::vector<Candidate<T>> chosen = row.best.sorted();
-    fill_up(chosen, k_);
+    std::vector<Candidate<T>> selected = row.best.sorted();
+    fill_up(selected, k_);
     double sum = 0;  // of K weights, which may be many
-    for (const Candidate<T>& c : chosen) sum += static_cast<double>(weight(state, c.z));
+    for (const Candidate<T>& c : selected) sum += static_cast<double>(weight(state, c.z));
     if (!select_.sorted) {
-      std::sort(chosen.begin(), chosen.end(),
+      std::sort(selected.begin(), selected.end(),
                 [](const auto& a, const auto& b) { return a.index < b.index; });
     }
     for (int64_t i = 0; i < k_; ++i) {
-      const Candidate<T>& c = chosen[static_cast<size_t>(i)];
+      const Candidate<T>& c = selected[static_cast<size_t>(i)];
       put(select_.indices, i, c.index);
       put(args_.out, i, value_of(c.z, state, static_cast<T>(sum)));
     }
@@ -309,7 +309,7 @@ class Chooser {
 };
 
 template <class T>
-void ChooseRows(const RowArgs& args, Team& team) {
+void SelectRows(const RowArgs& args, Team& team) {
   const int64_t rows = args.end_row - args.first_row;
   // Small enough to level the load, large enough that short rows are not one by one.
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 16);
@@ -317,7 +317,7 @@ void ChooseRows(const RowArgs& args, Team& team) {
   Piece<T> whole(0);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
-      Chooser<T> row(args, args.first_row + r, buffers);
+      Selector<T> row(args, args.first_row + r, buffers);
       whole.restart(row.k());
       row.fold(row.live(), whole);
       row.conclude(whole);
@@ -326,12 +326,12 @@ void ChooseRows(const RowArgs& args, Team& team) {
 }
 
 template <class T>
-void ChooseSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+void SelectSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   PieceTable<T> table(memory, launch.split, launch.scratch_bytes);
   Buffers<T> buffers;
   Piece<T> piece(0);
   for (int64_t r = args.first_row; r < args.end_row; ++r) {
-    Chooser<T> row(args, r, buffers);
+    Selector<T> row(args, r, buffers);
     for (int i = team.rank(); i < launch.split; i += team.size()) {
       piece.restart(row.k());
       row.fold(chunk_piece(row.live(), launch.split, i), piece);
@@ -349,10 +349,10 @@ void ChooseSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::
 
 template <class T>
 void WorkAs(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
-  launch.split == 1 ? ChooseRows<T>(args, team) : ChooseSplit<T>(args, launch, team, memory);
+  launch.split == 1 ? SelectRows<T>(args, team) : SelectSplit<T>(args, launch, team, memory);
 }
 
-void ChooseWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
+void SelectWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std::byte* memory) {
   compute_type(args.logits.x.dtype) == DType::f64 ? WorkAs<double>(args, launch, team, memory)
                                                   : WorkAs<float>(args, launch, team, memory);
 }
@@ -362,13 +362,13 @@ void ChooseWorker(const RowArgs& args, const CpuLaunch& launch, Team& team, std:
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
-HWY_EXPORT(ChooseWorker);
+HWY_EXPORT(SelectWorker);
 
-Status cpu_choose(const RowArgs& args, const CpuLaunch& launch) {
-  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(ChooseWorker));
+Status cpu_select(const RowArgs& args, const CpuLaunch& launch) {
+  return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(SelectWorker));
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select
 #endif

@@ -16,7 +16,7 @@
 #include "ops/select/cpu/variants.hpp"
 #include "rows/cpu/run.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class T>
@@ -107,4 +107,4 @@ Status cpu_unfused(const RowArgs& args, const CpuLaunch& launch) {
   return run_workers(args, launch, unfused_worker);
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -5,11 +5,11 @@
 #include "rows/args.hpp"
 #include "rows/cpu/plan.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 Status cpu_unfused(const RowArgs& args, const CpuLaunch& launch);
-Status cpu_choose(const RowArgs& args,
+Status cpu_select(const RowArgs& args,
                   const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
 Status cpu_gate(const RowArgs& args, const CpuLaunch& launch);
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

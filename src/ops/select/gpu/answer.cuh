@@ -1,9 +1,9 @@
 // What topk writes of a row, by the block that has its keys.
 #pragma once
 
-#include "ops/select/gpu/choose.cuh"
+#include "ops/select/gpu/select.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 template <class Place>
 struct TopkOutputsAt {
@@ -193,17 +193,18 @@ class Answer {
   State<float> state_;
 };
 
-// What a block has chosen of a row. A temperature of the row's own that cannot be leaves it
+// What a block has selected of a row. A temperature of the row's own that cannot be leaves it
 // without an answer.
 template <class Row, class Place>
-__device__ inline void write_chosen(const CommonOf<Place>& common, const TopkOutputsAt<Place>& out,
-                                    std::int64_t at, const Row& row, double temperature,
-                                    const Target& target, const Chosen& chosen,
-                                    BlockFold<Add<float>>::Scratch& sums) {
+__device__ inline void write_selected(const CommonOf<Place>& common,
+                                      const TopkOutputsAt<Place>& out, std::int64_t at,
+                                      const Row& row, double temperature, const Target& target,
+                                      const Selected& selected,
+                                      BlockFold<Add<float>>::Scratch& sums) {
   const bool possible = temperature > 0 && isfinite(temperature);
-  const Answer answer(common, out, at, row, possible ? chosen.total.state : broken_state());
-  answer.write_target(target, chosen.total.before);
-  answer.write_keys(chosen.keys, chosen.count, sums);
+  const Answer answer(common, out, at, row, possible ? selected.total.state : broken_state());
+  answer.write_target(target, selected.total.before);
+  answer.write_keys(selected.keys, selected.count, sums);
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -40,7 +40,7 @@ class Appended {
 
 class BestKeys {
  public:
-  static constexpr int kEach = gpu_choose::kKeysEach;  // keys a thread looks after
+  static constexpr int kEach = gpu_select::kKeysEach;  // keys a thread looks after
 
   struct Shared {
     Appended offered;

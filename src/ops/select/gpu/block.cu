@@ -13,11 +13,11 @@
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class Row>
-__global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
+__global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
     choose_rows(const __grid_constant__ typename Row::Args args,
                 const __grid_constant__ CommonOf<typename Row::Place> common,
                 const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
@@ -33,17 +33,17 @@ __global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
   const Target target = target_of(common, out, row, at);
   BestKeys best = team.best_of(static_cast<int>(out.k));
   const Part<Row> part(row, common.size, team.rank());
-  const Chosen chosen = team.choose(part, best, target, static_cast<bool>(out.target_rank));
-  if (!chosen.mine) return;
-  assume_shared(chosen.keys);
-  write_chosen(common, out, at, row, temperature, target, chosen, sums);
+  const Selected selected = team.select(part, best, target, static_cast<bool>(out.target_rank));
+  if (!selected.mine) return;
+  assume_shared(selected.keys);
+  write_selected(common, out, at, row, temperature, target, selected, sums);
 }
 
 }  // namespace
 
-Status gpu_choose(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+Status gpu_select(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_stored(args, [&]<class In>(Type<In>) {
-    return with_choose_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
+    return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
       using Place = typename Row::Place;
       return launch_select(choose_rows<Row>, "topk", args, select,
                            common_of<Place>(args, temperature_of(args), select),
@@ -52,4 +52,4 @@ Status gpu_choose(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -15,10 +15,10 @@
 #include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
-// Where scores lie and what is chosen goes. As in the usual call: in packs, at one stride,
+// Where scores lie and what is selected goes. As in the usual call: in packs, at one stride,
 // and side by side.
 struct DensePlaces {
   const std::byte* x;
@@ -36,13 +36,13 @@ struct DensePlaces {
       held.load(reinterpret_cast<const typename Held::Element*>(from), z);
     }
   }
-  __device__ void put(std::int64_t row, int k, int i, float chosen, int which) const {
+  __device__ void put(std::int64_t row, int k, int i, float selected, int which) const {
     const std::int64_t at = row * k + i;
     if (weight == DType::f32) {
-      static_cast<float*>(weights)[at] = chosen;
+      static_cast<float*>(weights)[at] = selected;
     } else {
       static_cast<std::uint16_t*>(weights)[at] =
-          weight == DType::bf16 ? narrow<BF16>(chosen).bits : narrow<F16>(chosen).bits;
+          weight == DType::bf16 ? narrow<BF16>(selected).bits : narrow<F16>(selected).bits;
     }
     if (expert == DType::i32) {
       static_cast<std::int32_t*>(experts)[at] = which;
@@ -61,8 +61,8 @@ struct AnyPlaces {
   __device__ void load(Held& held, std::int64_t row, float (&z)[N]) const {
     held.load(address_of(space, x, row), x.dtype, x.col_stride, z);
   }
-  __device__ void put(std::int64_t row, int, int i, float chosen, int which) const {
-    RowOut(space, weights, row).put(i, chosen);
+  __device__ void put(std::int64_t row, int, int i, float selected, int which) const {
+    RowOut(space, weights, row).put(i, selected);
     RowOut(space, experts, row).put(i, static_cast<long long>(which));
   }
 };
@@ -121,18 +121,18 @@ __device__ inline float reciprocal(float x) {
 }
 
 // With eight lanes a row registers are worth more than a third block: there are seldom as many.
-constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_choose::kGateBlocks; }
+constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_select::kGateBlocks; }
 
-// What a kernel is compiled for: one score, experts chosen by it; or any score, with a
+// What a kernel is compiled for: one score, experts selected by it; or any score, with a
 // bias or without.
 enum class Gate { soft, sigmoid, any };
 
 // Lanes of a warp have a row, N experts each. Whole: there are as many experts as lanes can have.
 template <class In, int Lanes, int N, class Places, Gate Kind, bool Whole>
-__global__ void __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes))
+__global__ void __launch_bounds__(gpu_select::kGateThreads, blocks_at_once(Lanes))
     gate_rows(const __grid_constant__ GateArgs<Places> args) {
   constexpr bool kAny = Kind == Gate::any;
-  constexpr int kRows = gpu_choose::kGateThreads / Lanes;
+  constexpr int kRows = gpu_select::kGateThreads / Lanes;
   using Held = HeldRow<In, Lanes, N, !kAny>;
   const bool soft = kAny ? args.soft : Kind == Gate::soft;
   const bool biased = kAny && args.bias;
@@ -198,20 +198,20 @@ __global__ void __launch_bounds__(gpu_choose::kGateThreads, blocks_at_once(Lanes
 }
 
 template <class Places, class Kernel>
-Status start(const RowArgs& args, const gpu_choose::LanesLaunch& lanes, Kernel kernel) {
+Status start(const RowArgs& args, const gpu_select::LanesLaunch& lanes, Kernel kernel) {
   return launch(config_of(args, lanes), "gate", kernel, gate_args<Places>(args));
 }
 
-// One kernel for all types: where there is a bias, experts are chosen by floats anyway.
+// One kernel for all types: where there is a bias, experts are selected by floats anyway.
 template <class Places>
-Status run_any(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+Status run_any(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
     return start<Places>(args, lanes, gate_rows<float, Lanes, N, Places, Gate::any, false>);
   });
 }
 
 template <class In>
-Status run_usual(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+Status run_usual(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
     const auto run = [&](auto kernel) { return start<DensePlaces>(args, lanes, kernel); };
     if (args.select->score == GateScore::sigmoid) {
@@ -228,10 +228,10 @@ Status run_usual(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
 
 }  // namespace
 
-Status gpu_gate(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+Status gpu_gate(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   if (!dense(args)) return run_any<AnyPlaces>(args, lanes);
   if (args.select->bias) return run_any<DensePlaces>(args, lanes);
   return with_stored(args, [&]<class In>(Type<In>) { return run_usual<In>(args, lanes); });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

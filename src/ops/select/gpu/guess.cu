@@ -14,11 +14,11 @@
 #include "ops/select/gpu/guess.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class Row, int Share>
-__global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
+__global__ void __launch_bounds__(gpu_select::kGuessThreads, 2)
     guess_rows(const __grid_constant__ typename Row::Args args,
                const __grid_constant__ CommonOf<FlatPlace> common,
                const __grid_constant__ TopkOutputsAt<FlatPlace> out,
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
   __shared__ typename Guess<Row, Share>::Shared guessed;
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;
-  static_assert(sizeof(sums) <= gpu_choose::kGuessAnswerBytes);
+  static_assert(sizeof(sums) <= gpu_select::kGuessAnswerBytes);
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait
@@ -37,18 +37,18 @@ __global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
   const double temperature = value_for(common.space, common.temperature, at);
   row = Row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
-  const Chosen chosen =
-      choose_guessed(guess, row, shared, {memory, common.stages, Row::kPacks}, common, meeting,
+  const Selected selected =
+      select_guessed(guess, row, shared, {memory, common.stages, Row::kPacks}, common, meeting,
                      static_cast<int>(out.k), target, static_cast<bool>(out.target_rank));
-  if (!chosen.mine) return;
-  assume_shared(chosen.keys);
-  write_chosen(common, out, at, row, temperature, target, chosen, sums);
+  if (!selected.mine) return;
+  assume_shared(selected.keys);
+  write_selected(common, out, at, row, temperature, target, selected, sums);
 #endif
 }
 
 }  // namespace
 
-Status gpu_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+Status gpu_guess(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_guess(args, select, [&]<class Row, int Share>() {
     return launch_select(guess_rows<Row, Share>, "gpu_guess", args, select,
                          common_of<FlatPlace>(args, temperature_of(args), select),
@@ -56,4 +56,4 @@ Status gpu_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -3,7 +3,7 @@
 // A block has its part in registers, and sends the largest of it, more than its share of the K, to
 // the first block: nobody waits to hear a limit. The first puts what it got in order and sees
 // whether that was enough. It was, unless the last key that a block sent is above the K-th: then
-// that block may have more, and all choose again, with a limit.
+// that block may have more, and all select again, with a limit.
 //
 // All of it is one short step after the other, and a step takes as long as its instructions stand
 // in a row: sizes are known to the compiler, and words are compared where keys need not be.
@@ -13,7 +13,7 @@
 #include "ops/select/gpu/launch.cuh"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -21,8 +21,8 @@ namespace onepass::ops::topk {
 template <class Row, int Share>
 class Guess {
  public:
-  static constexpr int kThreads = gpu_choose::kGuessThreads;
-  static constexpr int kKeys = gpu_choose::kGuessKeys;  // that are sent
+  static constexpr int kThreads = gpu_select::kGuessThreads;
+  static constexpr int kKeys = gpu_select::kGuessKeys;  // that are sent
   static constexpr int kSize = kKeys / Share;           // of the cluster
   static constexpr int kWarps = kThreads / kWarp;
   static_assert(kThreads == kKeys, "a thread has a key");
@@ -68,7 +68,7 @@ class Guess {
   __device__ void begin() const {
     if (thread() == kWarp) {
       expect_bytes(shared_.gathered,
-                   kSize * (Share * gpu_choose::kKeyBytes + gpu_choose::kTallyBytes));
+                   kSize * (Share * gpu_select::kKeyBytes + gpu_select::kTallyBytes));
       expect_bytes(shared_.told, sizeof(int));
       shared_.found_count = 0;
       shared_.left_count = 0;
@@ -78,28 +78,28 @@ class Guess {
   }
 
   // Before the copy engine writes where the tiles were, which nobody has read since the barrier
-  // after the choice.
+  // after the selection.
   __device__ static void yield_memory() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
 
   // False where the guess was wrong.
-  __device__ bool choose(int k, const Target& target, bool ranks, Chosen& chosen) const {
+  __device__ bool select(int k, const Target& target, bool ranks, Selected& selected) const {
     send_share(target, ranks);
-    chosen.mine = rank_ == 0;
-    if (!chosen.mine) {
+    selected.mine = rank_ == 0;
+    if (!selected.mine) {
       wait_for_bytes(shared_.told);
       return shared_.enough != 0;
     }
     wait_for_bytes(shared_.gathered);
     int n = 0;
     if constexpr (kSize == 4) {
-      chosen.total = total_of_four();
+      selected.total = total_of_four();
       n = order_all();
     } else {
       if (warp() == kWarps - 1) fold_tallies();
       n = order_best(k);
-      chosen.total = shared_.total;
+      selected.total = shared_.total;
     }
     const Key kth = n >= k ? shared_.ordered[k - 1] : 0;
     const Key last = shared_.runs[lane() % kSize * Share + Share - 1];
@@ -107,8 +107,8 @@ class Guess {
     if (thread() > 0 && thread() < kSize) {
       send(static_cast<int>(enough), &shared_.enough, shared_.told, thread());
     }
-    chosen.keys = shared_.ordered;
-    chosen.count = min(n, k);
+    selected.keys = shared_.ordered;
+    selected.count = min(n, k);
     return enough;
   }
 
@@ -361,46 +361,46 @@ class Guess {
 // code between what a guess does and what comes of it. It takes copies, so that nobody's registers
 // have to be in memory.
 template <class Row>
-__device__ __noinline__ Chosen choose_again(Row row, Team team, int parts, int k, Target target,
-                                            bool ranks) {
+__device__ __noinline__ Selected select_again(Row row, Team team, int parts, int k, Target target,
+                                              bool ranks) {
   BestKeys best = team.best_of(k);
-  return team.choose(Part<Row>(row, parts, team.rank()), best, target, ranks);
+  return team.select(Part<Row>(row, parts, team.rank()), best, target, ranks);
 }
 
 // What a guess asked for, or else by the cluster's team.
 template <class Row, int Share>
-__device__ inline Chosen choose_guessed(const Guess<Row, Share>& guess, const Row& row,
-                                        Team::Shared& shared, const Team::Memory& memory,
-                                        const CommonOf<FlatPlace>& common, const Meeting& meeting,
-                                        int k, const Target& target, bool ranks) {
+__device__ inline Selected select_guessed(const Guess<Row, Share>& guess, const Row& row,
+                                          Team::Shared& shared, const Team::Memory& memory,
+                                          const CommonOf<FlatPlace>& common, const Meeting& meeting,
+                                          int k, const Target& target, bool ranks) {
   static_assert(sizeof(typename Guess<Row, Share>::Shared) + sizeof(Team::Shared) +
-                    gpu_choose::kGuessAnswerBytes <=
-                gpu_choose::kGuessBytes);
+                    gpu_select::kGuessAnswerBytes <=
+                gpu_select::kGuessBytes);
   guess.begin();
   const Team team(shared, memory, meeting);
-  Chosen chosen;
-  if (guess.choose(k, target, ranks, chosen)) return chosen;
+  Selected selected;
+  if (guess.select(k, target, ranks, selected)) return selected;
   __syncwarp();
   guess.yield_memory();
-  cluster::say_begun();  // nobody leaves before all have chosen
-  return choose_again(row, team, common.size, k, target, ranks);
+  cluster::say_begun();  // nobody leaves before all have selected
+  return select_again(row, team, common.size, k, target, ranks);
 }
 
 #endif
 
 // Calls body.operator()<Row, Share>().
 template <class Body>
-Status with_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select, Body body) {
+Status with_guess(const RowArgs& args, const gpu_select::SelectLaunch& select, Body body) {
   return with_stored(args, [&]<class In>(Type<In>) {
     const auto with_row = [&]<class Row>(Type<Row>) {
-      constexpr int kAll = gpu_choose::kGuessKeys;
+      constexpr int kAll = gpu_select::kGuessKeys;
       return select.cluster == 16 ? body.template operator()<Row, kAll / 16>()
                                   : body.template operator()<Row, kAll / 4>();
     };
-    return select.packs == gpu_choose::kFewPacks
-               ? with_row(Type<ChooseRow<In, In, gpu_choose::kFewPacks>>{})
-               : with_row(Type<ChooseRow<In, In, gpu_choose::kManyPacks>>{});
+    return select.packs == gpu_select::kFewPacks
+               ? with_row(Type<SelectRow<In, In, gpu_select::kFewPacks>>{})
+               : with_row(Type<SelectRow<In, In, gpu_select::kManyPacks>>{});
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

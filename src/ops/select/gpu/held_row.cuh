@@ -9,7 +9,7 @@
 #include "ops/select/gpu/upper.cuh"
 #include "rows/gpu/logits.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // What the row's lanes before this one have, and all of them.
 struct Counted {
@@ -81,7 +81,7 @@ __device__ inline Pack<In> load_past_l1(const In* from) {
 }
 
 // Up to Lanes · N elements. They come in packs, to each lane in turn, so that a load has 16 bytes
-// where rows allow it. AsStored: what is chosen by are the elements themselves, in whole packs.
+// where rows allow it. AsStored: what is selected by are the elements themselves, in whole packs.
 template <class In, int Lanes, int N, bool AsStored>
 class HeldRow {
   static constexpr int P = Pack<In>::kLanes;
@@ -359,4 +359,4 @@ Status with_held(int lanes, std::int64_t cols, Body body) {
   return body.template operator()<32, 32>();
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -5,17 +5,17 @@
 #include "ops/select/gpu/team.cuh"
 #include "rows/gpu/launch.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Calls body(Type<Row>) with the row of a stored type that a launch takes, of up to so many
 // packs per thread.
-template <class In, int MostPacks = gpu_choose::kManyPacks, class Body>
-Status with_choose_row_of(bool general, int packs, Body body) {
-  if (general) return body(Type<ChooseRow<In, void>>{});
-  if constexpr (MostPacks == gpu_choose::kManyPacks) {
-    if (packs == MostPacks) return body(Type<ChooseRow<In, In, MostPacks>>{});
+template <class In, int MostPacks = gpu_select::kManyPacks, class Body>
+Status with_select_row_of(bool general, int packs, Body body) {
+  if (general) return body(Type<SelectRow<In, void>>{});
+  if constexpr (MostPacks == gpu_select::kManyPacks) {
+    if (packs == MostPacks) return body(Type<SelectRow<In, In, MostPacks>>{});
   }
-  return body(Type<ChooseRow<In, In>>{});
+  return body(Type<SelectRow<In, In>>{});
 }
 
 template <class Place = Operand>
@@ -32,7 +32,7 @@ CommonOf<Place> common_of(const RowArgs& args, const EachRow<double>& temperatur
 // The same where a row comes in parts and stages.
 template <class Place = Operand>
 CommonOf<Place> common_of(const RowArgs& args, const EachRow<double>& temperature,
-                          const gpu_choose::SelectLaunch& select) {
+                          const gpu_select::SelectLaunch& select) {
   CommonOf<Place> common = common_of<Place>(args, temperature);
   common.size = select.chunk;
   common.stages = select.stages;
@@ -42,7 +42,7 @@ CommonOf<Place> common_of(const RowArgs& args, const EachRow<double>& temperatur
 // A row's blocks meet in their cluster or, where there is a workspace, all over the GPU.
 template <class Args, class Common, class Outputs>
 Status launch_select(void (*kernel)(Args, Common, Outputs, Meeting), std::string_view variant,
-                     const RowArgs& args, const gpu_choose::SelectLaunch& select,
+                     const RowArgs& args, const gpu_select::SelectLaunch& select,
                      const std::type_identity_t<Common>& common,
                      const std::type_identity_t<Outputs>& out) {
   Meeting meeting{.room = select.segment};
@@ -50,10 +50,10 @@ Status launch_select(void (*kernel)(Args, Common, Outputs, Meeting), std::string
     meeting.workspace = args.workspace;
     meeting.parts = select.parts;
     meeting.rows = args.end_row - args.first_row;
-    cudaMemsetAsync(args.workspace, 0, gpu_choose::ticket_bytes(meeting.rows),
+    cudaMemsetAsync(args.workspace, 0, gpu_select::ticket_bytes(meeting.rows),
                     static_cast<cudaStream_t>(args.queue.stream));
   }
   return launch_rows(kernel, variant, args, select, common, out, meeting);
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

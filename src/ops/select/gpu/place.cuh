@@ -5,7 +5,7 @@
 
 #include "ops/select/args.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 struct FlatPlace {
   std::byte* data = nullptr;
@@ -70,4 +70,4 @@ __device__ inline T value_for(const SpaceOf<Place>& space, const EachRowAt<T, Pl
   return each.rows ? read_one<T>(address_of(space, each.rows, row), each.rows.dtype) : each.value;
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -3,7 +3,7 @@
 
 #include "core/reasons.hpp"
 
-namespace onepass::gpu_choose {
+namespace onepass::gpu_select {
 
 Plan SelectLaunch::plan() const {
   return {.threads = threads,
@@ -32,4 +32,4 @@ Plan SortLaunch::plan() const {
           .details = text_of("keys=", keys, word(" general", general))};
 }
 
-}  // namespace onepass::gpu_choose
+}  // namespace onepass::gpu_select

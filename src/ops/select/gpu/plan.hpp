@@ -5,7 +5,7 @@
 #include "rows/gpu/plan.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::gpu_choose {
+namespace onepass::gpu_select {
 
 // Keys that a thread of a block looks after: the block has room for as many that were offered, and
 // for as many that are to be ordered. K is at most half of them.
@@ -317,4 +317,4 @@ inline LanesLaunch warp(const Problem& p, const Machine&) {
           .row_threads = lanes};
 }
 
-}  // namespace onepass::gpu_choose
+}  // namespace onepass::gpu_select

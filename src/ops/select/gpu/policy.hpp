@@ -1,4 +1,4 @@
-// Which kernels can choose from a problem's rows on a GPU, and which is the most suitable.
+// Which kernels can select from a problem's rows on a GPU, and which is the most suitable.
 #pragma once
 
 #include <charconv>
@@ -12,7 +12,7 @@
 #include "rows/gpu/policy.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::gpu_choose {
+namespace onepass::gpu_select {
 
 // ---- what can run
 // --------------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
   if (p.cols > kMostCols) return "it takes at most " + std::to_string(kMostCols) + " columns";
   if (p.op == Op::topk && p.k > kMostSorted) {
-    return "it chooses at most " + std::to_string(kMostSorted);
+    return "it selects at most " + std::to_string(kMostSorted);
   }
   if (p.rows > gpu_rows::kMostBlockRows) {
     return "it takes at most " + std::to_string(gpu_rows::kMostBlockRows) + " rows";
@@ -34,12 +34,12 @@ inline std::string refuse_wide(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in != DType::f64) return "it takes f64";
   if (p.cols > kMostCols) return "it takes at most " + std::to_string(kMostCols) + " columns";
-  return p.k > kMostSorted ? "it chooses at most " + std::to_string(kMostSorted) : "";
+  return p.k > kMostSorted ? "it selects at most " + std::to_string(kMostSorted) : "";
 }
 
 inline std::string refuse(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse_any_k(p, m); !refusal.empty()) return refusal;
-  if (p.op == Op::topk && p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
+  if (p.op == Op::topk && p.k > kMostK) return "it selects at most " + std::to_string(kMostK);
   return {};
 }
 
@@ -47,7 +47,7 @@ inline std::string refuse_cluster(const Problem& p, const Machine& m) {
   if (std::string refusal = refuse(p, m); !refusal.empty()) return refusal;
   if (gpu_rows::most_cluster(m) < 2) return "it needs clusters (sm_90)";
   if (p.op == Op::topk && 2 * (p.k + 1) > 2 * kMostK) {
-    return "its first block has no room for what two leave: it chooses at most " +
+    return "its first block has no room for what two leave: it selects at most " +
            std::to_string(kMostK - 1);
   }
   return {};
@@ -65,7 +65,7 @@ inline std::string refuse_long(const Problem& p, const Machine& m, std::string_v
   if (p.in == DType::f64) return "it takes f32, f16 and bf16";
   if (p.cols <= kMostExperts && p.k <= kMostGateK) return {};
   return "it takes up to " + std::to_string(kMostExperts) + " " + std::string(columns) +
-         " and chooses up to " + std::to_string(kMostGateK);
+         " and selects up to " + std::to_string(kMostGateK);
 }
 inline std::string refuse_gate(const Problem& p, const Machine& m) {
   return refuse_long(p, m, "experts");
@@ -83,7 +83,7 @@ inline std::string refuse_unless_dense(const Problem& p, std::int64_t most) {
     return "it takes one top_k for all rows, up to " + std::to_string(most) +
            " and below all columns, or a temperature of 0";
   }
-  if (p.k > most) return "it chooses at most " + std::to_string(most);
+  if (p.k > most) return "it selects at most " + std::to_string(most);
   if (is_general(p)) return "its rows must be dense, at one stride, with no options but a scale";
   return {};
 }
@@ -172,7 +172,7 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
   return names;
 }
 
-// ---- what is chosen
+// ---- what is selected
 // ------------------------------------------------------------------------------------------
 
 // Where rows are more than clusters of two have room for, and not so short that a block
@@ -222,4 +222,4 @@ inline Choice best(const Problem& p, const Machine& m) {
   return {"gpu_block", launch};
 }
 
-}  // namespace onepass::gpu_choose
+}  // namespace onepass::gpu_select

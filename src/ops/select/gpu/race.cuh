@@ -2,11 +2,11 @@
 #pragma once
 
 #include "core/philox.hpp"
-#include "ops/select/gpu/choose.cuh"
+#include "ops/select/gpu/select.cuh"
 #include "ops/select/gumbel.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Where a row's random words come from.
 struct Noise {
@@ -17,7 +17,7 @@ struct Noise {
   }
   __device__ std::uint32_t of(unsigned token) const {
     const Words4 words = of_four(token);
-    // Chosen, not found by a number: that would be a place in memory.
+    // Selected, not found by a number: that would be a place in memory.
     const bool odd = token % 2 != 0;
     const std::uint32_t low = odd ? words[1] : words[0];
     const std::uint32_t high = odd ? words[3] : words[2];
@@ -233,7 +233,7 @@ struct Raced {
   float best;
 };
 
-// Called, not inlined, so that what races and what chooses do not share their registers; it takes
+// Called, not inlined, so that what races and what selects do not share their registers; it takes
 // copies to have in its own.
 //
 // All tokens of a part, each beside the part's tally; the winner's key is offered.
@@ -266,4 +266,4 @@ __device__ __noinline__ Raced race_all(const Row& of, int cols, int rank, int pa
   return {state, winner == 0 ? minus_infinity<float>() : value_of(winner)};
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

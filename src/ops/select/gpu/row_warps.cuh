@@ -6,13 +6,13 @@
 #include "merge/block.cuh"
 #include "merge/cluster.cuh"
 #include "merge/warp_rows.cuh"
-#include "ops/select/gpu/choose.cuh"
 #include "ops/select/gpu/group_maxima.cuh"
 #include "ops/select/gpu/order.cuh"
+#include "ops/select/gpu/select.cuh"
 #include "ops/select/gpu/stream_plan.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // When a limit is raised: by all warps, after the first stage and after the last, or by
 // one, between them.
@@ -25,7 +25,7 @@ class OneWarp : public Times {
  public:
   static constexpr bool kAlone = true;
   static constexpr int kMostThreads = kWarp;
-  static constexpr int kBlocksAtOnce = gpu_choose::kStreamsAtOnce;
+  static constexpr int kBlocksAtOnce = gpu_select::kStreamsAtOnce;
 
   __device__ OneWarp(std::byte*, int) {}
 
@@ -43,12 +43,12 @@ class OneWarp : public Times {
   __device__ Tally fold(const Tally& mine) const { return warp_fold(mine, MergeTallies()); }
   // Keys that are not below the limit, largest first, where the stages were.
   template <class Keys>
-  __device__ void order(Keys& best, float, Key* free, Chosen& chosen) const {
-    static_assert(gpu_choose::kMostOneWarpK <= Keys::kOrdered * kWarp);
+  __device__ void order(Keys& best, float, Key* free, Selected& selected) const {
+    static_assert(gpu_select::kMostOneWarpK <= Keys::kOrdered * kWarp);
     best.spread();
-    chosen.mine = true;
-    chosen.keys = free;
-    chosen.count = best.order(free);
+    selected.mine = true;
+    selected.keys = free;
+    selected.count = best.order(free);
   }
 };
 
@@ -57,8 +57,8 @@ class OneWarp : public Times {
 class SeveralWarps : public Times {
  public:
   static constexpr bool kAlone = false;
-  static constexpr int kGroups = gpu_choose::kStreamGroups / 2;  // of a lane, and as many more
-  static constexpr int kMostThreads = gpu_choose::kStreamsAtOnce * kWarp;
+  static constexpr int kGroups = gpu_select::kStreamGroups / 2;  // of a lane, and as many more
+  static constexpr int kMostThreads = gpu_select::kStreamsAtOnce * kWarp;
   static constexpr int kBlocksAtOnce = 1;
 
   // By the whole block.
@@ -148,20 +148,20 @@ class SeveralWarps : public Times {
   // The keys of all warps, which meet in the first one's room; `free` is where their stages were.
   // `step` is that of the words.
   template <class Keys>
-  __device__ void order(Keys& best, float step, Key* free, Chosen& chosen) const {
+  __device__ void order(Keys& best, float step, Key* free, Selected& selected) const {
     static_assert(kRankedKeys <= Keys::kRoom);
-    static_assert(gpu_choose::kMostStreamK / 8 * 9 <= Keys::kRoom / 2);  // what a cut leaves
-    static_assert(sizeof(BinnedKeys) <= 2 * gpu_choose::kStreamStagesBytes);
+    static_assert(gpu_select::kMostStreamK / 8 * 9 <= Keys::kRoom / 2);  // what a cut leaves
+    static_assert(sizeof(BinnedKeys) <= 2 * gpu_select::kStreamStagesBytes);
     const bool alone = cluster::size() == 1;
     Key* const all = best.data() - index() * Keys::kRoom;
     int count = gather(best, all, alone ? kRankedKeys : Keys::kRoom / 2);
-    chosen.mine = cluster::rank() == 0;
-    if (!alone) count = meet_blocks(best, all, free + kRankedKeys, count, chosen);
-    if (!chosen.mine) return;
-    chosen.keys = count <= kCountedKeys
-                      ? order_by_counts(all, free, count)
-                      : order_by_bins(all, count, step, *reinterpret_cast<BinnedKeys*>(free));
-    chosen.count = count;
+    selected.mine = cluster::rank() == 0;
+    if (!alone) count = meet_blocks(best, all, free + kRankedKeys, count, selected);
+    if (!selected.mine) return;
+    selected.keys = count <= kCountedKeys
+                        ? order_by_counts(all, free, count)
+                        : order_by_bins(all, count, step, *reinterpret_cast<BinnedKeys*>(free));
+    selected.count = count;
   }
 
  private:
@@ -196,16 +196,16 @@ class SeveralWarps : public Times {
 
   // All blocks' keys in the first one; `free` is there for the others', half a room for each.
   template <class Keys>
-  __device__ int meet_blocks(Keys& best, Key* all, Key* free, int count, Chosen& chosen) const {
+  __device__ int meet_blocks(Keys& best, Key* all, Key* free, int count, Selected& selected) const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     constexpr int kRoom = Keys::kRoom / 2;
     const int other_blocks = cluster::size() - 1;
     __syncthreads();
-    if (!chosen.mine) {
+    if (!selected.mine) {
       const int from = cluster::rank() - 1;
       if (thread() == 0) {
         announce_bytes(others().gathered, static_cast<int>(sizeof(Tally) + count * sizeof(Key)), 0);
-        Tally tally = chosen.total;
+        Tally tally = selected.total;
         tally.count = count;
         send(tally, &others().tallies[from], others().gathered, 0);
       }
@@ -217,7 +217,7 @@ class SeveralWarps : public Times {
     wait_for_bytes(others().gathered);
     int together = count;
     for (int from = 0; from < other_blocks; ++from) {
-      chosen.total = MergeTallies()(chosen.total, others().tallies[from]);
+      selected.total = MergeTallies()(selected.total, others().tallies[from]);
       together += others().tallies[from].count;
     }
     if (together > kRankedKeys) {
@@ -258,7 +258,7 @@ class SeveralWarps : public Times {
   }
 
   static constexpr unsigned kAll = 0xFFFFFFFFU;
-  using Fold = BlockFold<MergeTallies, gpu_choose::kStreamsAtOnce>;
+  using Fold = BlockFold<MergeTallies, gpu_select::kStreamsAtOnce>;
 
   struct Range {
     unsigned low, high;
@@ -266,17 +266,17 @@ class SeveralWarps : public Times {
   struct Shared {
     Fold::Scratch tallies;
     unsigned shown[2 * kGroups * kWarp];
-    int counts[gpu_choose::kStreamsAtOnce];  // of keys
+    int counts[gpu_select::kStreamsAtOnce];  // of keys
     Range range[2];
     int left;
   };
-  static_assert(sizeof(Shared) == gpu_choose::kStreamMeetingBytes);
+  static_assert(sizeof(Shared) == gpu_select::kStreamMeetingBytes);
   // Behind it, for the other blocks of a cluster.
   struct ForOthers {
     Mbarrier heard, gathered;
-    Tally tallies[gpu_choose::kMostStreamCluster - 1];  // in the first block
+    Tally tallies[gpu_select::kMostStreamCluster - 1];  // in the first block
   };
-  static_assert(sizeof(ForOthers) == gpu_choose::kStreamOthersBytes);
+  static_assert(sizeof(ForOthers) == gpu_select::kStreamOthersBytes);
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int threads() { return static_cast<int>(blockDim.x); }
@@ -291,4 +291,4 @@ class SeveralWarps : public Times {
   bool few_;
 };
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -16,10 +16,10 @@
 #include "ops/select/gpu/stored.hpp"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
-Status gpu_sample(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+Status gpu_sample(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_stored(args, [&]<class In>(Type<In>) { return gpu_sample_of<In>(args, select); });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -9,7 +9,7 @@
 #include "ops/select/gumbel.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 template <class Place>
 struct SampleOptionsOfRows {
@@ -60,7 +60,7 @@ struct OwnNoise {
   static constexpr bool kEarly = true;  // a lane's first two, beside their weights
   Noise noise;
 
-  __device__ void work_out(const Chosen&) const {}
+  __device__ void work_out(const Selected&) const {}
   __device__ void wait() const {}
   __device__ Gumbel of(int, unsigned token) const { return Gumbel(noise.of(token)); }
 };
@@ -72,11 +72,11 @@ struct OthersNoise {
   Noise noise;
   Gumbel* of_candidates;  // in shared memory
 
-  __device__ void work_out(const Chosen& chosen) const {
+  __device__ void work_out(const Selected& selected) const {
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) - kWarp; i < chosen.count;
+    for (int i = static_cast<int>(threadIdx.x) - kWarp; i < selected.count;
          i += static_cast<int>(blockDim.x) - kWarp) {
-      of_candidates[i] = Gumbel(noise.of(index_of(chosen.keys[i])));
+      of_candidates[i] = Gumbel(noise.of(index_of(selected.keys[i])));
     }
     __syncwarp();
     asm volatile("bar.arrive 1, %0;" ::"r"(blockDim.x) : "memory");
@@ -90,10 +90,10 @@ struct OthersNoise {
 // few, and nobody has to wait for another.
 template <class NoiseOf>
 __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, float factor,
-                                    const Chosen& chosen, bool all) {
-  const Key* keys = chosen.keys;
+                                    const Selected& selected, bool all) {
+  const Key* keys = selected.keys;
   assume_shared(keys);
-  const int count = chosen.count;
+  const int count = selected.count;
   const auto lane = static_cast<int>(threadIdx.x);
   if (draw.top_k > 0 && draw.top_p < 1 && !all) return 0;  // a part of what nobody knows
   // Some neighbours each, two at a time, so that what one waits for the other does, too. Most lanes
@@ -127,7 +127,7 @@ __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, floa
   for (int i = begin + 2; i < end; i += 2) mine += weight(i) + weight(i + 1);
   const double until = sum_until(mine);
   const double of_all = __shfl_sync(0xFFFFFFFFU, until, kWarp - 1);
-  const double total = draw.top_k > 0 ? of_all : static_cast<double>(chosen.total.state.d);
+  const double total = draw.top_k > 0 ? of_all : static_cast<double>(selected.total.state.d);
   double sum = until - mine;
   int left = count + 1;
   const auto filter = [&](const double(&two)[2], int i) {
@@ -198,18 +198,18 @@ template <class Row, class Place, class NoiseOf>
 __device__ inline void write_draw(const CommonOf<Place>& common,
                                   const SampleOptionsOfRows<Place>& options, std::int64_t at,
                                   const Row& row, const Draw& draw, const NoiseOf& noise,
-                                  const Chosen& chosen) {
-  const State<float> state = chosen.total.state;
+                                  const Selected& selected) {
+  const State<float> state = selected.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
   const bool race = valid && !draw.greedy;
   if (threadIdx.x >= kWarp) {
-    if (race) noise.work_out(chosen);
+    if (race) noise.work_out(selected);
   } else {
     Key winner = 0;
     if (race) {
-      winner = key_of_winner(draw, noise, row.factor(), chosen, true);
+      winner = key_of_winner(draw, noise, row.factor(), selected, true);
     } else if (valid) {
-      winner = chosen.keys[0];
+      winner = selected.keys[0];
     }
     if (threadIdx.x == 0) write_token(common, options, at, row, state, valid, winner, true);
   }
@@ -230,4 +230,4 @@ SampleOptionsOfRows<Place> sample_options(const Select& select, const RowArgs& a
           .most_candidates = most_candidates};
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -2,8 +2,8 @@
 
 #include "ops/select/gpu/sample_rows.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
-template Status gpu_sample_of<F16>(const RowArgs&, const gpu_choose::SelectLaunch&);
+template Status gpu_sample_of<F16>(const RowArgs&, const gpu_select::SelectLaunch&);
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

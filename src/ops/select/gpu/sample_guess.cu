@@ -12,14 +12,14 @@
 #include "ops/select/gpu/sample.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 // So that a number of candidates that is not above it was asked for.
-static_assert(gpu_choose::kMostGuessed < kUnlessAsked);
+static_assert(gpu_select::kMostGuessed < kUnlessAsked);
 
 template <class Row, int Share>
-__global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
+__global__ void __launch_bounds__(gpu_select::kGuessThreads, 2)
     sample_guesses(const __grid_constant__ typename Row::Args args,
                    const __grid_constant__ CommonOf<FlatPlace> common,
                    const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
@@ -28,8 +28,8 @@ __global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ typename Guess<Row, Share>::Shared guessed;
   __shared__ Team::Shared shared;
-  __shared__ Gumbel noises[gpu_choose::kMostGuessed];
-  static_assert(sizeof(noises) <= gpu_choose::kGuessAnswerBytes);
+  __shared__ Gumbel noises[gpu_select::kMostGuessed];
+  static_assert(sizeof(noises) <= gpu_select::kGuessAnswerBytes);
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   Row row(args, at, 1.0F, 1);  // where it is; what it is divided by can wait
@@ -39,22 +39,22 @@ __global__ void __launch_bounds__(gpu_choose::kGuessThreads, 2)
   row = Row(args, at, common.factor_for(draw.temperature), draw.temperature);
   const int k = draw.candidates(options.most_candidates);
   const Noise noise = noise_of(common, options, at);  // while the row is on its way
-  const Chosen chosen = choose_guessed(guess, row, shared, {memory, common.stages, Row::kPacks},
-                                       common, meeting, k, Target{}, false);
-  if (!chosen.mine) return;
-  assume_shared(chosen.keys);
-  write_draw(common, options, at, row, draw, OthersNoise{noise, noises}, chosen);
+  const Selected selected = select_guessed(guess, row, shared, {memory, common.stages, Row::kPacks},
+                                           common, meeting, k, Target{}, false);
+  if (!selected.mine) return;
+  assume_shared(selected.keys);
+  write_draw(common, options, at, row, draw, OthersNoise{noise, noises}, selected);
 #endif
 }
 
 }  // namespace
 
-Status gpu_sample_guess(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
+Status gpu_sample_guess(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_guess(args, select, [&]<class Row, int Share>() {
     return launch_select(sample_guesses<Row, Share>, "gpu_guess", args, select,
                          common_of<FlatPlace>(args, args.select->temperature, select),
-                         sample_options<FlatPlace>(*args.select, args, gpu_choose::kMostGuessed));
+                         sample_options<FlatPlace>(*args.select, args, gpu_select::kMostGuessed));
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -7,7 +7,7 @@
 #include "ops/select/gpu/variants.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 struct SampleShared {
   Team::Shared team;
@@ -62,7 +62,7 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
 }
 
 template <class Row>
-__global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
+__global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
     sample_rows(const __grid_constant__ typename Row::Args args,
                 const __grid_constant__ CommonOf<typename Row::Place> common,
                 const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
@@ -78,17 +78,17 @@ __global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
   BestKeys best = team.best_of(draw.candidates(options.most_candidates));
   const Part<Row> part(row, common.size, team.rank());
   const bool races = draw.races();
-  Chosen chosen;
+  Selected selected;
   if (races) {
     const Raced raced =
         race_all(row.usual(), cols, team.rank(), team.size(), noise_of(common, options, at), best);
-    chosen = team.choose_offered(best, {raced.state, 0}, raced.best);
+    selected = team.select_offered(best, {raced.state, 0}, raced.best);
   } else {
-    chosen = team.choose(part, best, Target{}, false);
+    selected = team.select(part, best, Target{}, false);
   }
-  if (!chosen.mine) return;
-  assume_shared(chosen.keys);
-  const State<float> state = chosen.total.state;
+  if (!selected.mine) return;
+  assume_shared(selected.keys);
+  const State<float> state = selected.total.state;
   const bool valid = !draw.bad && state.d > 0 && state.m < -minus_infinity<float>();
   // The token, and its x where that is at hand.
   Key winner = 0;
@@ -96,19 +96,19 @@ __global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
   if (valid && races && fabsf(state.m - start_of(row, cols)) > kFarFromStart) {
     winner = race_of_left(draw, noise_of(common, options, at), row.usual(), cols, state, shared);
   } else if (valid && (races || draw.greedy)) {
-    winner = chosen.keys[0];
+    winner = selected.keys[0];
     has_x = draw.greedy;
   } else if (valid) {
     const Noise noise = noise_of(common, options, at);
     if (threadIdx.x < kWarp) {
-      const bool whole = chosen.count < best.k() || best.k() >= cols;
-      const bool all = whole || (draw.top_k > 0 && chosen.count >= draw.top_k);
-      const Key key = key_of_winner(draw, OwnNoise{noise}, row.factor(), chosen, all);
+      const bool whole = selected.count < best.k() || best.k() >= cols;
+      const bool all = whole || (draw.top_k > 0 && selected.count >= draw.top_k);
+      const Key key = key_of_winner(draw, OwnNoise{noise}, row.factor(), selected, all);
       if (threadIdx.x == 0) shared.winner = key;
     }
     __syncthreads();
     has_x = shared.winner != 0;
-    winner = has_x ? shared.winner : chosen.keys[0];
+    winner = has_x ? shared.winner : selected.keys[0];
     __syncthreads();  // the candidates' memory is free
     if (!has_x) {
       const Key left = race_of_left(draw, noise, row.usual(), cols, state, shared);
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(gpu_choose::kMostThreads, Row::kBlocksAtOnce)
 }
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const gpu_choose::SelectLaunch& select) {
-  return with_choose_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
+Status gpu_sample_of(const RowArgs& args, const gpu_select::SelectLaunch& select) {
+  return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
     using Place = typename Row::Place;
     return launch_select(sample_rows<Row>, "sample", args, select,
                          common_of<Place>(args, args.select->temperature, select),
@@ -130,4 +130,4 @@ Status gpu_sample_of(const RowArgs& args, const gpu_choose::SelectLaunch& select
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -13,11 +13,11 @@
 #include "ops/select/gpu/stream.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 // So that a number of candidates that is not above it was asked for.
-static_assert(gpu_choose::kMostSampleStream < kUnlessAsked);
+static_assert(gpu_select::kMostSampleStream < kUnlessAsked);
 
 template <class Row, class Warps>
 __global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
@@ -29,20 +29,20 @@ __global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
   const Draw draw(common, options, at);
   const Row row(args, at, common.factor_for(draw.temperature), draw.temperature);
   const int k = draw.candidates(options.most_candidates);
-  const Chosen chosen = stream_row<Warps>(row, k, Target{}, false);
-  if (!chosen.mine) return;
-  write_draw(common, options, at, row, draw, OwnNoise{noise_of(common, options, at)}, chosen);
+  const Selected selected = stream_row<Warps>(row, k, Target{}, false);
+  if (!selected.mine) return;
+  write_draw(common, options, at, row, draw, OwnNoise{noise_of(common, options, at)}, selected);
 }
 
 }  // namespace
 
-Status gpu_sample_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream) {
+Status gpu_sample_stream(const RowArgs& args, const gpu_select::StreamLaunch& stream) {
   return with_stream(args, stream, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
     const auto options = sample_options<FlatPlace>(*args.select, args,
-                                                   static_cast<int>(gpu_choose::kMostSampleStream));
+                                                   static_cast<int>(gpu_select::kMostSampleStream));
     return launch_rows(sample_streams<Row, Warps>, "gpu_stream", args, stream,
                        common_of<FlatPlace>(args, args.select->temperature), options);
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

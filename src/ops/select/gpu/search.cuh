@@ -3,10 +3,10 @@
 #pragma once
 
 #include "merge/warp_rows.cuh"
-#include "ops/select/gpu/choose.cuh"
+#include "ops/select/gpu/select.cuh"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // What threads before this one bring, and all of them. By a whole block; the slots are free again
 // afterwards. Called, not inlined: instructions that are met once have to be fetched, too.
@@ -302,4 +302,4 @@ class Search {
   bool all_;
 };
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -12,7 +12,7 @@
 #include "ops/select/gpu/search.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 // Keys with the index before the value; and back.
@@ -31,7 +31,7 @@ __device__ inline void order_by_index(Key* keys, int size) {
 }
 
 template <class Row>
-__global__ void __launch_bounds__(gpu_choose::kMostThreads)
+__global__ void __launch_bounds__(gpu_select::kMostThreads)
     sort_rows(const __grid_constant__ typename Row::Args args,
               const __grid_constant__ Common common, const __grid_constant__ TopkOutputs out,
               Key* keys, int size) {
@@ -83,13 +83,13 @@ __global__ void __launch_bounds__(gpu_choose::kMostThreads)
 
 }  // namespace
 
-Status gpu_sort(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
+Status gpu_sort(const RowArgs& args, const gpu_select::SortLaunch& sort) {
   const TopkOutputs out = outputs_of(args);
   auto* keys = reinterpret_cast<Key*>(args.workspace);
   return with_stored(args, [&]<class In>(Type<In>) {
     const auto run = [&]<class Row>(Type<Row>) {
       for (RowArgs some = args; some.first_row < args.end_row; some.first_row += sort.blocks) {
-        gpu_choose::SortLaunch part = sort;
+        gpu_select::SortLaunch part = sort;
         part.blocks = std::min(sort.blocks, args.end_row - some.first_row);
         Status status = launch_rows(sort_rows<Row>, "gpu_sort", some, part,
                                     common_of(some, temperature_of(args)), out, keys, sort.keys);
@@ -97,8 +97,8 @@ Status gpu_sort(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
       }
       return Status{};
     };
-    return with_choose_row_of<In, gpu_choose::kFewPacks>(sort.general, 0, run);
+    return with_select_row_of<In, gpu_select::kFewPacks>(sort.general, 0, run);
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

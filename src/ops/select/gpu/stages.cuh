@@ -7,16 +7,16 @@
 #include "ops/select/gpu/plan.hpp"
 #include "rows/gpu/drive.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 template <class Row>
 class Stages {
  public:
   static constexpr int P = Row::kPacks;  // of a thread and stage
-  static constexpr int kSlots = gpu_choose::kMostStages;
+  static constexpr int kSlots = gpu_select::kMostStages;
   using Held = typename Row::Held;
   using Tile = Held[P];
-  static_assert(P * sizeof(Held) <= gpu_choose::tile_bytes(P));
+  static_assert(P * sizeof(Held) <= gpu_select::tile_bytes(P));
 
   // By a whole block, for packs [begin, end) of a row, with memory for two stages, or one if that
   // is all or if threads bring them. A barrier must come before the first is taken.
@@ -101,4 +101,4 @@ class Stages {
   int begin_, end_;
 };
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

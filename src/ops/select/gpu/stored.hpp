@@ -1,4 +1,4 @@
-// The types that rows to choose from are stored in, and the kernels that have a file for each of
+// The types that rows to select from are stored in, and the kernels that have a file for each of
 // them, in types/.
 #pragma once
 
@@ -6,10 +6,10 @@
 #include "ops/select/gpu/plan.hpp"
 #include "rows/args.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const gpu_choose::SelectLaunch& select);
+Status gpu_sample_of(const RowArgs& args, const gpu_select::SelectLaunch& select);
 
 // Calls body(Type<In>) with the stored type of x.
 template <class Body>
@@ -21,4 +21,4 @@ Status with_stored(const RowArgs& args, Body body) {
   }
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

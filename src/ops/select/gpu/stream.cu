@@ -12,7 +12,7 @@
 #include "ops/select/gpu/stream.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class Row, class Warps>
@@ -26,15 +26,15 @@ __global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
   const double temperature = value_for(common.space, common.temperature, at);
   const Row row(args, at, common.factor_for(temperature), temperature);
   const Target target = target_of(common, out, row, at);
-  const Chosen chosen =
+  const Selected selected =
       stream_row<Warps>(row, static_cast<int>(out.k), target, static_cast<bool>(out.target_rank));
-  if (!chosen.mine) return;
-  write_chosen(common, out, at, row, temperature, target, chosen, sums);
+  if (!selected.mine) return;
+  write_selected(common, out, at, row, temperature, target, selected, sums);
 }
 
 }  // namespace
 
-Status gpu_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream) {
+Status gpu_stream(const RowArgs& args, const gpu_select::StreamLaunch& stream) {
   return with_stream(args, stream, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
     return launch_rows(stream_rows<Row, Warps>, "gpu_stream", args, stream,
                        common_of<FlatPlace>(args, temperature_of(args)),
@@ -42,4 +42,4 @@ Status gpu_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

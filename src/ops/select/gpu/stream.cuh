@@ -7,10 +7,10 @@
 #include "ops/select/gpu/warp_keys.cuh"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 template <class In>
-using StreamRow = ChooseRow<In, In, gpu_choose::kStreamPacks>;
+using StreamRow = SelectRow<In, In, gpu_select::kStreamPacks>;
 
 // A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs,
 // two stages ahead, and waits for nobody else's.
@@ -18,7 +18,7 @@ template <class Row, class Warps>
 class LaneStages {
  public:
   static constexpr int P = Row::kPacks;
-  static constexpr int kSlots = gpu_choose::kStreamStages;
+  static constexpr int kSlots = gpu_select::kStreamStages;
   static constexpr int kSize = P * kWarp;  // packs
   using Held = typename Row::Held;
   using Tile = Held[P];
@@ -125,14 +125,14 @@ class RunningState {
 
 // The row's State and its K largest, by all threads of a block or of a cluster.
 template <class Warps, class Row>
-__device__ inline Chosen stream_row(const Row& row, int k, const Target& target, bool ranks) {
+__device__ inline Selected stream_row(const Row& row, int k, const Target& target, bool ranks) {
   using Element = typename Row::Element;
-  using Keys = WarpKeys<gpu_choose::kStreamKeys>;
+  using Keys = WarpKeys<gpu_select::kStreamKeys>;
   using RowStages = LaneStages<Row, Warps>;
   constexpr int kHalf = Row::kPacks / 2;
   extern __shared__ __align__(16) std::byte memory[];
-  constexpr int kStagesBytes = gpu_choose::kStreamStagesBytes;
-  static_assert(Row::kPacks == gpu_choose::kStreamPacks);
+  constexpr int kStagesBytes = gpu_select::kStreamStagesBytes;
+  static_assert(Row::kPacks == gpu_select::kStreamPacks);
   std::byte* const keys_memory = memory + Warps::count() * kStagesBytes;
   const auto lane = RowStages::thread();
   RowStages stages(memory + Warps::index() * kStagesBytes, row);
@@ -144,7 +144,7 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   const auto edge_column = static_cast<int>(row.edge_column(lane));
   RunningState<Row> state(row);
   unsigned before = ranks && own && target.follows(edge, edge_column) ? 1 : 0;
-  GroupMaxima<Element, gpu_choose::kStreamGroups> shown;
+  GroupMaxima<Element, gpu_select::kStreamGroups> shown;
 #pragma unroll 1
   for (int c = 0;; ++c) {
     typename RowStages::Tile tile;
@@ -178,24 +178,25 @@ __device__ inline Chosen stream_row(const Row& row, int k, const Target& target,
   best.offer(edges, [&](int, int) { return key_of(edge, static_cast<unsigned>(edge_column)); });
 
   warps.show(shown);
-  Chosen chosen{.total = warps.fold(Tally{merge(state.all(), row.fold_one(edge).state), before})};
+  Selected selected{.total =
+                        warps.fold(Tally{merge(state.all(), row.fold_one(edge).state), before})};
   if constexpr (!Warps::kAlone) {  // now that all have seen all of it
     warps.hear();
     warps.bound(best, shown, Warps::kLast);
   }
   // Nobody needs the stages any more.
-  warps.order(best, step_of_words<Element>(), reinterpret_cast<Key*>(memory), chosen);
-  chosen.count = min(chosen.count, k);
-  return chosen;
+  warps.order(best, step_of_words<Element>(), reinterpret_cast<Key*>(memory), selected);
+  selected.count = min(selected.count, k);
+  return selected;
 }
 
 // Calls body(Type<Row>, Type<Warps>).
 template <class Body>
-Status with_stream(const RowArgs& args, const gpu_choose::StreamLaunch& stream, Body body) {
+Status with_stream(const RowArgs& args, const gpu_select::StreamLaunch& stream, Body body) {
   return with_stored(args, [&]<class In>(Type<In>) {
     return stream.warps() == 1 ? body(Type<StreamRow<In>>{}, Type<OneWarp>{})
                                : body(Type<StreamRow<In>>{}, Type<SeveralWarps>{});
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

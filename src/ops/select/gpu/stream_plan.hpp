@@ -4,7 +4,7 @@
 #include "ops/select/gpu/plan.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::gpu_choose {
+namespace onepass::gpu_select {
 
 // A warp per row, or a few, of a block or of a cluster.
 struct StreamLaunch {
@@ -107,4 +107,4 @@ inline StreamLaunch stream(const Problem& p, const Machine& m) {
   return stream_of(p, warps);
 }
 
-}  // namespace onepass::gpu_choose
+}  // namespace onepass::gpu_select

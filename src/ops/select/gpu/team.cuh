@@ -4,10 +4,10 @@
 
 #include "merge/cluster.cuh"
 #include "merge/grid.cuh"
-#include "ops/select/gpu/choose.cuh"
+#include "ops/select/gpu/select.cuh"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Where the blocks of a row leave what they selected: segments of a key that counts and so many
 // keys. In a cluster they are in the first block's shared memory; on the grid in the workspace,
@@ -22,13 +22,13 @@ struct Meeting {
     return reinterpret_cast<unsigned*>(workspace) + row;
   }
   __device__ Tally* tallies(std::int64_t row) const {
-    return reinterpret_cast<Tally*>(workspace + gpu_choose::ticket_bytes(rows)) + row * parts;
+    return reinterpret_cast<Tally*>(workspace + gpu_select::ticket_bytes(rows)) + row * parts;
   }
   __device__ Key* segment(std::int64_t row, int part) const {
     return reinterpret_cast<Key*>(tallies(rows)) + (row * parts + part) * room;
   }
 };
-static_assert(sizeof(Tally) == gpu_choose::kTallyBytes);
+static_assert(sizeof(Tally) == gpu_select::kTallyBytes);
 
 // The blocks of a row, whichever way they meet.
 class Team {
@@ -36,11 +36,11 @@ class Team {
   struct Shared {
     BestKeys::Shared best;
     int found[2];
-    Mbarrier heard, gathered, full[gpu_choose::kMostStages];
+    Mbarrier heard, gathered, full[gpu_select::kMostStages];
     bool is_last;
   };
 
-  // What a launch's memory is for (gpu_choose::shared_bytes).
+  // What a launch's memory is for (gpu_select::shared_bytes).
   struct Memory {
     std::byte* stages;
     Key* keys;
@@ -51,7 +51,7 @@ class Team {
 
     __device__ Memory(std::byte* memory, int stage_count, int packs) : stages(memory) {
       keys =
-          reinterpret_cast<Key*>(stages + stage_count * threads() * gpu_choose::tile_bytes(packs));
+          reinterpret_cast<Key*>(stages + stage_count * threads() * gpu_select::tile_bytes(packs));
       found = reinterpret_cast<int*>(keys + BestKeys::room());
       tallies = reinterpret_cast<Tally*>(found + threads() * packs);
       auto* end = reinterpret_cast<Key*>(tallies + cluster::size() * warps());
@@ -77,8 +77,8 @@ class Team {
 
   // The K largest of a row of which everybody has a part.
   template <class Row>
-  __device__ Chosen choose(const Part<Row>& part, BestKeys& best, const Target& target,
-                           bool ranks) const {
+  __device__ Selected select(const Part<Row>& part, BestKeys& best, const Target& target,
+                             bool ranks) const {
     const Stages<Row> stages(shared_.full, memory_.stages, part.row(), part.begin(), part.end());
     if (thread() == 0) shared_.found[0] = 0;
     __syncthreads();
@@ -88,7 +88,7 @@ class Team {
   }
 
   // The same of what everybody has offered already.
-  __device__ Chosen choose_offered(BestKeys& best, const Tally& mine, float largest) const {
+  __device__ Selected select_offered(BestKeys& best, const Tally& mine, float largest) const {
     hear(best, mine, largest);
     return meet(*this, best);
   }
@@ -148,21 +148,21 @@ class Team {
 
   // What comes after the row is read, for all ways to read it: called, not inlined, and with
   // copies, so that nobody's registers have to be in memory for it.
-  __device__ __noinline__ static Chosen meet(Team team, BestKeys best) {
+  __device__ __noinline__ static Selected meet(Team team, BestKeys best) {
     assume_shared(&team.shared_);
     assume_shared(team.memory_.tallies);
     best.assume_shared();
-    Chosen chosen{.mine = true};
+    Selected selected{.mine = true};
     __syncthreads();
-    if (team.size_ > 1) chosen.mine = team.meet_in_cluster(best);
-    if (!chosen.mine) return chosen;
-    chosen.total = team.of_warps();
-    if (team.on_grid()) chosen.mine = team.meet_on_grid(best, chosen.total);
-    if (!chosen.mine) return chosen;
+    if (team.size_ > 1) selected.mine = team.meet_in_cluster(best);
+    if (!selected.mine) return selected;
+    selected.total = team.of_warps();
+    if (team.on_grid()) selected.mine = team.meet_on_grid(best, selected.total);
+    if (!selected.mine) return selected;
     int n = 0;
-    chosen.keys = best.order(n);
-    chosen.count = min(n, best.k());
-    return chosen;
+    selected.keys = best.order(n);
+    selected.count = min(n, best.k());
+    return selected;
   }
 
   // A part's own segment, at the place that it has among all.
@@ -184,7 +184,7 @@ class Team {
     if (rank() != 0) {
       if (thread() == 0) {
         announce_bytes(shared_.gathered,
-                       (n + 1) * gpu_choose::kKeyBytes + warps() * gpu_choose::kTallyBytes, 0);
+                       (n + 1) * gpu_select::kKeyBytes + warps() * gpu_select::kTallyBytes, 0);
       }
       const Key* from = as_they_are ? best.keys() : mine + 1;
 #pragma unroll 1
@@ -229,4 +229,4 @@ class Team {
   int rank_;
 };
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

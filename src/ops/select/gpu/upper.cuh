@@ -5,7 +5,7 @@
 #include "merge/warp.cuh"
 #include "ops/select/gpu/limit.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
@@ -91,4 +91,4 @@ __device__ inline Upper upper_k(int k, const float (&mine)[2]) {
   return {largest, value_of_word(best)};
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

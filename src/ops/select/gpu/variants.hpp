@@ -6,18 +6,18 @@
 #include "ops/select/gpu/stream_plan.hpp"
 #include "rows/args.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
-Status gpu_choose(const RowArgs& args,
-                  const gpu_choose::SelectLaunch& launch);  // gpu_block, gpu_cluster and gpu_grid
-Status gpu_guess(const RowArgs& args, const gpu_choose::SelectLaunch& launch);
-Status gpu_sample(const RowArgs& args, const gpu_choose::SelectLaunch& launch);
-Status gpu_sample_guess(const RowArgs& args, const gpu_choose::SelectLaunch& launch);
-Status gpu_sample_stream(const RowArgs& args, const gpu_choose::StreamLaunch& launch);
-Status gpu_warp(const RowArgs& args, const gpu_choose::LanesLaunch& launch);
-Status gpu_stream(const RowArgs& args, const gpu_choose::StreamLaunch& launch);
-Status gpu_sort(const RowArgs& args, const gpu_choose::SortLaunch& launch);
-Status gpu_gate(const RowArgs& args, const gpu_choose::LanesLaunch& launch);
-Status gpu_wide(const RowArgs& args, const gpu_choose::SortLaunch& launch);
+Status gpu_select(const RowArgs& args,
+                  const gpu_select::SelectLaunch& launch);  // gpu_block, gpu_cluster and gpu_grid
+Status gpu_guess(const RowArgs& args, const gpu_select::SelectLaunch& launch);
+Status gpu_sample(const RowArgs& args, const gpu_select::SelectLaunch& launch);
+Status gpu_sample_guess(const RowArgs& args, const gpu_select::SelectLaunch& launch);
+Status gpu_sample_stream(const RowArgs& args, const gpu_select::StreamLaunch& launch);
+Status gpu_warp(const RowArgs& args, const gpu_select::LanesLaunch& launch);
+Status gpu_stream(const RowArgs& args, const gpu_select::StreamLaunch& launch);
+Status gpu_sort(const RowArgs& args, const gpu_select::SortLaunch& launch);
+Status gpu_gate(const RowArgs& args, const gpu_select::LanesLaunch& launch);
+Status gpu_wide(const RowArgs& args, const gpu_select::SortLaunch& launch);
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

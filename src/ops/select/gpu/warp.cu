@@ -13,10 +13,10 @@
 #include "ops/select/gpu/launch.cuh"
 #include "ops/select/gpu/variants.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
-// What lane i writes for the i-th of the chosen.
+// What lane i writes for the i-th of the selected.
 template <int Lanes>
 __device__ inline float value_for_lane(TopkValues values, const State<float>& state, float z,
                                        bool writes) {
@@ -34,12 +34,12 @@ __device__ inline float value_for_lane(TopkValues values, const State<float>& st
 
 // Lanes of a warp have a row, N columns each.
 template <class In, int Lanes, int N, class Place>
-__global__ void __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlocks)
+__global__ void __launch_bounds__(gpu_select::kGateThreads, gpu_select::kGateBlocks)
     warp_rows(const __grid_constant__ Place x, const __grid_constant__ CommonOf<Place> common,
               const __grid_constant__ TopkOutputsAt<Place> out, std::int64_t rows) {
   constexpr bool kPacks = std::is_same_v<Place, FlatPlace>;
   using Held = HeldRow<In, Lanes, N, kPacks>;
-  __shared__ typename Held::Room rooms[gpu_choose::kGateThreads / Lanes];
+  __shared__ typename Held::Room rooms[gpu_select::kGateThreads / Lanes];
   await_previous();
   const std::int64_t own =
       (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / Lanes;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(gpu_choose::kGateThreads, gpu_choose::kGateBlo
 }
 
 template <class In, class Place>
-Status run_warp(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+Status run_warp(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
     return launch(config_of(args, lanes), "gpu_warp", warp_rows<In, Lanes, N, Place>,
                   place_of<Place>(args.logits.x), common_of<Place>(args, temperature_of(args)),
@@ -117,10 +117,10 @@ Status run_warp(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
 
 }  // namespace
 
-Status gpu_warp(const RowArgs& args, const gpu_choose::LanesLaunch& lanes) {
+Status gpu_warp(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   if (!in_packs(args.space, args.logits.x)) return run_warp<float, Operand>(args, lanes);
   return with_stored(args,
                      [&]<class In>(Type<In>) { return run_warp<In, FlatPlace>(args, lanes); });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -17,7 +17,7 @@
 #include "rows/gpu/launch.cuh"
 #include "rows/gpu/logits.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 using Word = unsigned long long;
@@ -28,8 +28,8 @@ __device__ inline Word word_of(double z) {
   return bits ^ (static_cast<Word>(static_cast<long long>(bits) >> 63) | Word{1} << 63);
 }
 
-// An element that was chosen.
-struct alignas(gpu_choose::kEntryBytes) Entry {
+// An element that was selected.
+struct alignas(gpu_select::kEntryBytes) Entry {
   Word word;
   unsigned index;
 };
@@ -49,7 +49,7 @@ class WideRow {
   struct Shared {
     BlockFold<Merge<double>>::Scratch states;
     BlockFold<Add<double>>::Scratch sums;
-    unsigned bins[gpu_choose::kWideDigits];
+    unsigned bins[gpu_select::kWideDigits];
     unsigned of_warp[32];
     unsigned digit, above, inside;
     unsigned count;
@@ -63,7 +63,7 @@ class WideRow {
         k_(static_cast<unsigned>(args.k)),
         logits_(args.row, row) {}
 
-  __device__ void choose(Entry* entries, int size) {
+  __device__ void select(Entry* entries, int size) {
     fold();
     if (!broken_) {
       take(entries, limit());
@@ -74,7 +74,7 @@ class WideRow {
 
  private:
   static constexpr int kBits = 8;
-  static_assert(gpu_choose::kWideDigits == 1 << kBits);
+  static_assert(gpu_select::kWideDigits == 1 << kBits);
 
   // What has a place: words from `word` on, but of those that are it, where they are too many,
   // the first `equal`.
@@ -134,7 +134,7 @@ class WideRow {
     put(args_.target_rank, 0, none ? -1LL : static_cast<long long>(before));
   }
 
-  // By what an element is chosen.
+  // By what an element is selected.
   __device__ double chosen_by(double z, std::int64_t c) const {
     if (!args_.bias) return z;
     const std::int64_t past = c * args_.bias.col_stride;
@@ -153,17 +153,17 @@ class WideRow {
     Word prefix = 0;
     unsigned wanted = k_;
     for (int shift = 64 - kBits; shift >= 0; shift -= kBits) {
-      for (unsigned b = thread(); b < gpu_choose::kWideDigits; b += blockDim.x) shared_.bins[b] = 0;
+      for (unsigned b = thread(); b < gpu_select::kWideDigits; b += blockDim.x) shared_.bins[b] = 0;
       __syncthreads();
       each([&](double z, std::int64_t c) {
         const Word word = word_of(chosen_by(z, c));
         if ((word & known) != prefix) return;
-        atomicAdd(&shared_.bins[word >> shift & (gpu_choose::kWideDigits - 1)], 1U);
+        atomicAdd(&shared_.bins[word >> shift & (gpu_select::kWideDigits - 1)], 1U);
       });
       __syncthreads();
       find_digit(wanted);
       prefix |= static_cast<Word>(shared_.digit) << shift;
-      known |= static_cast<Word>(gpu_choose::kWideDigits - 1) << shift;
+      known |= static_cast<Word>(gpu_select::kWideDigits - 1) << shift;
       wanted -= shared_.above;
       const unsigned inside = shared_.inside;
       __syncthreads();
@@ -175,15 +175,15 @@ class WideRow {
   // The largest digit with which there are enough: one thread a digit, from the largest down.
   __device__ void find_digit(unsigned wanted) const {
     const unsigned lane = thread() % 32;
-    const bool has = thread() < gpu_choose::kWideDigits;
-    const unsigned own = has ? shared_.bins[gpu_choose::kWideDigits - 1 - thread()] : 0;
+    const bool has = thread() < gpu_select::kWideDigits;
+    const unsigned own = has ? shared_.bins[gpu_select::kWideDigits - 1 - thread()] : 0;
     const unsigned until = sum_until(own);
     if (lane == 31) shared_.of_warp[thread() / 32] = until;
     __syncthreads();
     unsigned before = until - own;
     for (unsigned w = 0; w < thread() / 32; ++w) before += shared_.of_warp[w];
     if (has && before < wanted && wanted <= before + own) {
-      shared_.digit = gpu_choose::kWideDigits - 1 - thread();
+      shared_.digit = gpu_select::kWideDigits - 1 - thread();
       shared_.above = before;
       shared_.inside = own;
     }
@@ -300,19 +300,19 @@ class WideRow {
   bool broken_ = false;
 };
 
-__global__ void __launch_bounds__(gpu_choose::kMostThreads)
+__global__ void __launch_bounds__(gpu_select::kMostThreads)
     wide_rows(const __grid_constant__ WideArgs args, Entry* entries, int size) {
   __shared__ WideRow::Shared shared;
   await_previous();
   for (std::int64_t row = args.row.first_row + blockIdx.x; row < args.row.end_row;
        row += gridDim.x) {
-    WideRow(args, shared, row).choose(entries + std::int64_t{blockIdx.x} * size, size);
+    WideRow(args, shared, row).select(entries + std::int64_t{blockIdx.x} * size, size);
   }
 }
 
 }  // namespace
 
-Status gpu_wide(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
+Status gpu_wide(const RowArgs& args, const gpu_select::SortLaunch& sort) {
   const Select& select = *args.select;
   const bool gate = args.op == Op::gate;
   const WideArgs wide{.row = args,
@@ -332,4 +332,4 @@ Status gpu_wide(const RowArgs& args, const gpu_choose::SortLaunch& sort) {
                 reinterpret_cast<Entry*>(args.workspace), sort.keys);
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -11,7 +11,7 @@
 
 #include "ops/select/walk/launch.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class T>
@@ -65,4 +65,4 @@ Status unfused(const Call& call, const WalkLaunch& how) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -11,7 +11,7 @@
 #include "merge/sort.cuh"
 #include "ops/select/walk/top_list.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 // The K largest keys, the smallest of them first. One thread changes it.
@@ -95,4 +95,4 @@ Status three_pass_local(const Call& call, const WalkLaunch& how) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -10,7 +10,7 @@
 
 #include "ops/select/walk/warp_merge.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class T>
@@ -39,4 +39,4 @@ Status warp_merge(const Call& call, const WalkLaunch& how) {
       call, [&]<class T>(Rows<T> rows) { return launch(warp_merge_kernel<T>, how, call, rows); });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -9,7 +9,7 @@
 
 #include "ops/select/walk/warp_merge.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace {
 
 template <class T>
@@ -44,4 +44,4 @@ Status online_single_pass(const Call& call, const WalkLaunch& how) {
   });
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

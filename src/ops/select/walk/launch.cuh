@@ -12,7 +12,7 @@
 #include "ops/select/walk/walk.hpp"
 #include "runtime/launch.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Calls body(Rows<T>) with the type of the call's elements.
 template <class Body>
@@ -71,4 +71,4 @@ __device__ inline void write_answer(const Rows<T>& a, const State<float>& state,
   }
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

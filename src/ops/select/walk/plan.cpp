@@ -2,7 +2,7 @@
 
 #include "onepass/plan.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 Plan WalkLaunch::plan() const {
   return {.threads = threads,
@@ -11,4 +11,4 @@ Plan WalkLaunch::plan() const {
           .details = resident ? "resident" : "reread"};
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

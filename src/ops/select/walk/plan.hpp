@@ -9,7 +9,7 @@
 #include "rows/limits.hpp"
 #include "rows/packs.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 namespace geometry {
 
 // The probabilities of all rows, as f32.
@@ -37,7 +37,7 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
   if (p.in != p.out || p.in == DType::f64) return "it takes f32, f16 and bf16, and gives the same";
   if (!p.textbook) return "it gives probabilities, the largest first, and i64 indices";
-  if (p.k > kMostK) return "it chooses at most " + std::to_string(kMostK);
+  if (p.k > kMostK) return "it selects at most " + std::to_string(kMostK);
   if (p.rows > kMostBlocks || p.cols > kMostBlocks)
     return "it counts rows and columns with 31 bits";
   if (!p.unit_stride) return "its rows must be dense";
@@ -46,4 +46,4 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
 }
 
 }  // namespace geometry
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

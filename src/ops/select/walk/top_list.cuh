@@ -9,7 +9,7 @@
 
 #include "ops/select/walk/launch.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Where a thread has looked at nothing yet, and where it need not look again.
 inline constexpr Key kAllKeys = ~Key{0};
@@ -67,4 +67,4 @@ class TopList {
 // the K-th largest that is known of the row.
 __device__ inline Key rest_below(Key least, Key of_row) { return least > of_row ? least : kNoKeys; }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

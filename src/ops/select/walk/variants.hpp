@@ -4,7 +4,7 @@
 #include "ops/select/args.hpp"
 #include "ops/select/walk/plan.hpp"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Of rows that refuse_walk lets pass.
 inline Call walk_call(const RowArgs& args) {
@@ -29,4 +29,4 @@ Status walked(const RowArgs& args, const WalkLaunch& launch) {
   return Step(walk_call(args), launch);
 }
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

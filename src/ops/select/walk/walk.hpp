@@ -15,7 +15,7 @@ namespace onepass {
 struct Plan;
 }
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // Rows of logits; per row, its K largest probabilities and their indices, largest first. Rows lie
 // at one stride each, their elements side by side.
@@ -63,4 +63,4 @@ Status three_pass_local(const Call& call, const WalkLaunch& launch);
 Status warp_merge(const Call& call, const WalkLaunch& launch);
 Status online_single_pass(const Call& call, const WalkLaunch& launch);
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

@@ -4,7 +4,7 @@
 #include "merge/warp.cuh"
 #include "ops/select/walk/top_list.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 class WarpMerge {
  public:
@@ -66,4 +66,4 @@ class WarpMerge {
   int k_;
 };
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

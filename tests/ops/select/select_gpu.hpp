@@ -19,7 +19,7 @@ inline std::vector<float> normal_logits(std::int64_t count, float sigma = 2) {
   return x;
 }
 
-class ChooseGpuTest : public testing::Test {
+class SelectGpuTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const Status status = gpu::available(); !status.ok()) GTEST_SKIP() << status.message();

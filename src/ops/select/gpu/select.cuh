@@ -16,7 +16,7 @@
 #include "rows/gpu/drive.cuh"
 #include "rows/gpu/logits.cuh"
 
-namespace onepass::ops::topk {
+namespace onepass::ops::select {
 
 // What a part of a row comes to: its State, and how many elements come before the target.
 struct alignas(16) Tally {
@@ -44,11 +44,11 @@ struct Folded {
   float largest;
 };
 
-// A row to choose from. A dense one may have a positive factor between what is stored and z:
+// A row to select from. A dense one may have a positive factor between what is stored and z:
 // elements are compared as they are stored, and only exponentials see the factor.
 template <class In, class Out,
-          int Packs = std::is_void_v<Out> ? gpu_choose::kGeneralPacks : gpu_choose::kFewPacks>
-class ChooseRow {
+          int Packs = std::is_void_v<Out> ? gpu_select::kGeneralPacks : gpu_select::kFewPacks>
+class SelectRow {
  public:
   using Element = In;
   using Logits = LogitsFor<In, Out>;
@@ -60,15 +60,15 @@ class ChooseRow {
   using Place = std::conditional_t<kAny, Operand, FlatPlace>;  // of what there is beside the row
   static constexpr int kPacks = Packs;                         // a thread, at a time
   // Large blocks whose registers a processor is to have room for.
-  static constexpr int kBlocksAtOnce = Packs == gpu_choose::kFewPacks ? 2 : 1;
+  static constexpr int kBlocksAtOnce = Packs == gpu_select::kFewPacks ? 2 : 1;
 
   // `factor`: of a dense row; any other finds scale and temperature itself.
-  __device__ ChooseRow(const Args& args, std::int64_t row, float factor, double temperature)
+  __device__ SelectRow(const Args& args, std::int64_t row, float factor, double temperature)
       : logits_(make(args, row, temperature)), factor_(kAny ? 1.0F : factor) {}
 
   // The same row with the usual number of packs, for what does not depend on it and
   // is compiled once.
-  using Usual = ChooseRow<In, Out>;
+  using Usual = SelectRow<In, Out>;
   __device__ Usual usual() const { return Usual(logits_, factor_); }
 
   __device__ int packs() const { return logits_.packs(); }
@@ -153,8 +153,8 @@ class ChooseRow {
 
  private:
   template <class, class, int>
-  friend class ChooseRow;
-  __device__ ChooseRow(const Logits& logits, float factor) : logits_(logits), factor_(factor) {}
+  friend class SelectRow;
+  __device__ SelectRow(const Logits& logits, float factor) : logits_(logits), factor_(factor) {}
 
   __device__ static Logits make(const Args& args, std::int64_t row, double temperature) {
     if constexpr (kAny) {
@@ -195,8 +195,8 @@ __device__ inline unsigned before_target(const Row& row, const Stages& stages, i
   return count;
 }
 
-// A row's chosen keys, in the block that has them all.
-struct Chosen {
+// A row's selected keys, in the block that has them all.
+struct Selected {
   Tally total;
   Key* keys = nullptr;  // largest first
   int count = 0;        // K, or as many as there are above −inf
@@ -358,4 +358,4 @@ struct CommonOf {
 };
 using Common = CommonOf<Operand>;
 
-}  // namespace onepass::ops::topk
+}  // namespace onepass::ops::select

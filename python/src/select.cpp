@@ -97,7 +97,7 @@ nb::object gate(Arguments& given) {
 
 }  // namespace
 
-void define_choices() {
+void define_select() {
   const Names shared{"sorted", "target",      LogitArguments::names(),
                      "dtype",  "index_dtype", "return_lse",
                      "out",    "variant"};

@@ -105,7 +105,7 @@ def test_topk(data):
 @tried
 @given(st.data())
 def test_sample(data):
-    """What no draw may do; that draws are spread as the probabilities is test_choices.py's."""
+    """What no draw may do; that draws are spread as the probabilities is test_select.py's."""
     draw = data.draw
     x, _, options = row_call(draw, last=True)
     bounds = Bounds("topk", x, x.ndim - 1, options)
