@@ -8,32 +8,32 @@
 #include "cli/commands/commands.hpp"
 #include "cli/files/npy.hpp"
 #include "cli/files/table.hpp"
+#include "cli/ops/driver.hpp"
 #include "cli/problem/case.hpp"
 #include "cli/problem/words.hpp"
 #include "core/number.hpp"
-#include "onepass/onepass.hpp"
+#include "onepass/select.hpp"
 
 namespace onepass::cli {
 namespace {
 
 // What both commands read, and how they answer: into files, or else as a table.
 struct Common {
-  std::string in, variant, index = "i64";
-  double scale = 1, temperature = 1, softcap = 0;
+  std::string in, index = "i64";
   bool bf16 = false, json = false;
-  int threads = 0;
+  Case options;
 };
 
 void add_common(Command& command, const std::shared_ptr<Common>& flags) {
   command.option("in", flags->in, "the logits, [V] or [..., V]").required();
-  command.option("--scale", flags->scale, "multiplies x, before the softcap");
-  command.option("--temperature", flags->temperature, "divides, after the softcap");
-  command.option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
+  command.option("--scale", flags->options.scale, "multiplies x, before the softcap");
+  command.option("--temperature", flags->options.temperature, "divides, after the softcap");
+  command.option("--softcap", flags->options.softcap, "cap·tanh(v/cap); 0: none");
   command.option("--index", flags->index, "of indices: i32 or i64").one_of({"i32", "i64"});
   command.flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
   command.flag("--json", flags->json, "print JSON in place of a table");
-  command.option("--threads", flags->threads, "0: all").non_negative();
-  command.option("--variant", flags->variant, "force one; see onepass list");
+  command.option("--threads", flags->options.threads, "0: all").non_negative();
+  command.option("--variant", flags->options.variant, "force one; see onepass list");
 }
 
 Status read_rows(const Common& flags, Array& x, std::vector<std::int64_t>& row_shape) {
@@ -65,19 +65,18 @@ Status write_if(const std::string& path, const Array& array) {
 // ---- topk ----
 
 struct TopkFlags : Common {
-  std::int64_t k = 10;
   std::string values = "probability", to_values, to_indices, lse;
-  bool unsorted = false;
 };
 
 Status run_topk(const TopkFlags& flags) {
   Array x;
   std::vector<std::int64_t> row_shape;
   if (Status status = read_rows(flags, x, row_shape); !status.ok()) return status;
-  if (flags.k < 1 || flags.k > x.shape.back()) {
-    return {Code::invalid_argument,
-            fmt::format("k: {} is not between 1 and the {} elements of a row", flags.k,
-                        x.shape.back())};
+  Case c = flags.options;
+  if (c.k < 1 || c.k > x.shape.back()) {
+    return {
+        Code::invalid_argument,
+        fmt::format("k: {} is not between 1 and the {} elements of a row", c.k, x.shape.back())};
   }
   TopkValues kind{};
   if (!parse_values(flags.values, kind)) {
@@ -85,26 +84,24 @@ Status run_topk(const TopkFlags& flags) {
                                                 "log_probability, logit, renormalized",
                                                 flags.values)};
   }
-  std::vector<std::int64_t> chosen_shape = row_shape;
-  chosen_shape.push_back(flags.k);
+  std::vector<std::int64_t> selected = row_shape;
+  selected.push_back(c.k);
   const DType wide = x.dtype == DType::f64 ? DType::f64 : DType::f32;
   Array values, indices, lse;
-  if (Status status = Array::make(wide, chosen_shape, values); !status.ok()) return status;
-  if (Status status = Array::make(index_type(flags), chosen_shape, indices); !status.ok()) {
+  if (Status status = Array::make(wide, selected, values); !status.ok()) return status;
+  if (Status status = Array::make(index_type(flags), selected, indices); !status.ok()) {
     return status;
   }
-  TopkOptions options{.values = kind,
-                      .sorted = !flags.unsorted,
-                      .scale = flags.scale,
-                      .temperature = flags.temperature,
-                      .softcap = flags.softcap,
-                      .variant = flags.variant};
+  c.values = kind;
+  Tensors tensors;
+  tensors[array::x] = x.view();
+  tensors[array::y] = values.view();
+  tensors[array::indices] = indices.view();
   if (!flags.lse.empty()) {
     if (Status status = Array::make(wide, row_shape, lse); !status.ok()) return status;
-    options.lse = lse.view();
+    tensors[array::lse] = lse.view();
   }
-  if (Status status = softmax_topk(Context::cpu(flags.threads), std::as_const(x).view(),
-                                   values.view(), indices.view(), options);
+  if (Status status = driver_of(c.op).run(Context::cpu(c.threads), c, tensors, c.variant, nullptr);
       !status.ok()) {
     return status;
   }
@@ -119,9 +116,9 @@ Status run_topk(const TopkFlags& flags) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (std::int64_t r = 0; r < rows_of(row_shape); ++r) {
     nlohmann::ordered_json tokens, weights;
-    for (std::int64_t i = 0; i < flags.k; ++i) {
-      const double value = value_at(values, r * flags.k + i);
-      const auto token = static_cast<std::int64_t>(value_at(indices, r * flags.k + i));
+    for (std::int64_t i = 0; i < c.k; ++i) {
+      const double value = value_at(values, r * c.k + i);
+      const auto token = static_cast<std::int64_t>(value_at(indices, r * c.k + i));
       table.add({fmt::format("{}", r), fmt::format("{}", i + 1), fmt::format("{}", token),
                  fmt::format("{:.6g}", value)});
       tokens.push_back(token);
@@ -136,9 +133,7 @@ Status run_topk(const TopkFlags& flags) {
 // ---- sample ----
 
 struct SampleFlags : Common {
-  std::int64_t top_k = 0;
   std::string seed = "0", offset = "0";
-  double top_p = 1, min_p = 0;
   std::string to_tokens, logprob;
 };
 
@@ -163,19 +158,20 @@ Status run_sample(const SampleFlags& flags) {
   if (Status status = Array::make(index_type(flags), row_shape, token); !status.ok()) return status;
   if (Status status = Array::make(DType::f32, row_shape, logprob); !status.ok()) return status;
   if (Status status = Array::make(DType::u8, row_shape, valid); !status.ok()) return status;
-  const SampleOptions options{.temperature = flags.temperature,
-                              .top_k = flags.top_k,
-                              .top_p = flags.top_p,
-                              .min_p = flags.min_p,
+  const Case& c = flags.options;
+  const SampleOptions options{.temperature = c.temperature,
+                              .top_k = c.top_k,
+                              .top_p = c.top_p,
+                              .min_p = c.min_p,
                               .seed = seed,
                               .offset = offset,
-                              .scale = flags.scale,
-                              .softcap = flags.softcap,
+                              .scale = c.scale,
+                              .softcap = c.softcap,
                               .logprob = logprob.view(),
                               .valid = valid.view(),
-                              .variant = flags.variant};
+                              .variant = c.variant};
   if (Status status =
-          sample(Context::cpu(flags.threads), std::as_const(x).view(), token.view(), options);
+          sample(Context::cpu(c.threads), std::as_const(x).view(), token.view(), options);
       !status.ok()) {
     return status;
   }
@@ -203,10 +199,11 @@ void add_select(CommandLine& line) {
       "Without --to-values or --to-indices the answer is printed.\n"
       "Example: onepass topk logits.npy --k 50 --temperature 0.7 --to-indices tokens.npy");
   const auto top = std::make_shared<TopkFlags>();
+  top->options = {.op = Op::topk, .k = 10};
   add_common(topk, top);
-  topk.option("--k", top->k, "how many of each row");
+  topk.option("--k", top->options.k, "how many of each row");
   topk.option("--values", top->values, "probability, log_probability, logit or renormalized");
-  topk.flag("--unsorted", top->unsorted, "by index, not from the largest down");
+  topk.flag("--unsorted", top->options.unsorted, "by index, not from the largest down");
   topk.option("--to-values", top->to_values, "an .npy for the values");
   topk.option("--to-indices", top->to_indices, "an .npy for the indices");
   topk.option("--lse", top->lse, "also write the logsumexp of each row there");
@@ -218,9 +215,11 @@ void add_select(CommandLine& line) {
       "Example: onepass sample logits.npy --temperature 0.7 --top-k 50 --top-p 0.9 --seed 7");
   const auto draw = std::make_shared<SampleFlags>();
   add_common(drawn, draw);
-  drawn.option("--top-k", draw->top_k, "of the k likeliest; 0: of all");
-  drawn.option("--top-p", draw->top_p, "of as few of the likeliest as have this probability");
-  drawn.option("--min-p", draw->min_p, "of those with this part of the likeliest's probability");
+  drawn.option("--top-k", draw->options.top_k, "of the k likeliest; 0: of all");
+  drawn.option("--top-p", draw->options.top_p,
+               "of as few of the likeliest as have this probability");
+  drawn.option("--min-p", draw->options.min_p,
+               "of those with this part of the likeliest's probability");
   drawn.option("--seed", draw->seed, "64 bits: the same seed draws the same tokens");
   drawn.option("--offset", draw->offset, "draws of one seed: one an offset");
   drawn.option("--to-tokens", draw->to_tokens, "an .npy for the tokens");

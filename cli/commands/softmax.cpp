@@ -7,61 +7,51 @@
 
 #include "cli/commands/commands.hpp"
 #include "cli/files/npy.hpp"
+#include "cli/ops/driver.hpp"
 #include "cli/problem/case.hpp"
-#include "onepass/onepass.hpp"
 
 namespace onepass::cli {
 namespace {
 
 struct Flags {
-  std::string in, out, lse, mask, dtype, variant;
-  int axis = -1;
-  int threads = 0;
-  double scale = 1;
-  double temperature = 1;
-  double softcap = 0;
-  bool causal = false;
+  std::string in, out, lse, mask, dtype;
   bool bf16 = false;
+  Case options;
 };
 
-Status apply(Op op, const Flags& flags) {
+Status apply(const Flags& flags) {
   Array x;
   if (Status status = read_npy(flags.in, flags.bf16, x); !status.ok()) return status;
+  const Case& c = flags.options;
   DType dtype = x.dtype;
   if (!flags.dtype.empty()) {
     if (Status status = parse_dtype(flags.dtype, dtype); !status.ok()) return status;
   }
   const auto rank = static_cast<int>(x.shape.size());
   std::vector<std::int64_t> row_shape = x.shape;
-  const int axis = flags.axis < 0 ? flags.axis + rank : flags.axis;
+  const int axis = c.axis < 0 ? c.axis + rank : c.axis;
   if (axis >= 0 && axis < rank) row_shape.erase(row_shape.begin() + axis);
 
-  SoftmaxOptions options{.axis = flags.axis,
-                         .scale = flags.scale,
-                         .temperature = flags.temperature,
-                         .softcap = flags.softcap,
-                         .variant = flags.variant};
+  Tensors tensors;
+  tensors[array::x] = x.view();
   Array mask;
   if (!flags.mask.empty()) {
     if (Status status = read_npy(flags.mask, flags.bf16, mask); !status.ok()) return status;
-    options.mask.additive = std::as_const(mask).view();
+    tensors[array::additive] = mask.view();
   }
-  options.mask.causal = flags.causal;
   Array lse;
   const DType wide = x.dtype == DType::f64 ? DType::f64 : DType::f32;
   if (!flags.lse.empty()) {
     if (Status status = Array::make(wide, row_shape, lse); !status.ok()) return status;
-    options.lse = lse.view();
+    tensors[array::lse] = lse.view();
   }
   Array y;
-  const std::vector<std::int64_t>& out_shape = op == Op::logsumexp ? row_shape : x.shape;
+  const std::vector<std::int64_t>& out_shape = c.op == Op::logsumexp ? row_shape : x.shape;
   if (Status status = Array::make(dtype, out_shape, y); !status.ok()) return status;
+  tensors[array::y] = y.view();
 
-  const Context context = Context::cpu(flags.threads);
-  const ConstTensor in = std::as_const(x).view();
-  const Status status = op == Op::softmax       ? softmax(context, in, y.view(), options)
-                        : op == Op::log_softmax ? log_softmax(context, in, y.view(), options)
-                                                : logsumexp(context, in, y.view(), options);
+  const Status status =
+      driver_of(c.op).run(Context::cpu(c.threads), c, tensors, c.variant, nullptr);
   if (!status.ok()) return status;
   if (!flags.lse.empty()) {
     if (Status wrote = write_npy(flags.lse, wide, row_shape, lse.bytes()); !wrote.ok())
@@ -77,22 +67,24 @@ void add_one(CommandLine& line, Op op, const std::string& command_name, const st
       "Example: onepass {} logits.npy out.npy --axis -1 --temperature 0.7",
       command_name));
   const auto flags = std::make_shared<Flags>();
+  Case& options = flags->options;
+  options.op = op;
   command.option("in", flags->in, "the input array").required();
   command.option("out", flags->out, "where the result goes").required();
-  command.option("--axis", flags->axis, "the axis, −1 is the last");
-  command.option("--scale", flags->scale, "multiplies x, before the softcap");
-  command.option("--temperature", flags->temperature, "divides, after the softcap");
-  command.option("--softcap", flags->softcap, "cap·tanh(v/cap); 0: none");
+  command.option("--axis", options.axis, "the axis, −1 is the last");
+  command.option("--scale", options.scale, "multiplies x, before the softcap");
+  command.option("--temperature", options.temperature, "divides, after the softcap");
+  command.option("--softcap", options.softcap, "cap·tanh(v/cap); 0: none");
   command.option("--mask", flags->mask, "an .npy of values to add, broadcast to x");
-  command.flag("--causal", flags->causal, "hide keys past each query's own");
+  command.flag("--causal", options.causal, "hide keys past each query's own");
   command.option("--dtype", flags->dtype, "of the output: f32, f16, bf16, f64; x's if left out");
   if (op != Op::logsumexp) {
     command.option("--lse", flags->lse, "also write the logsumexp of each row there");
   }
   command.flag("--bf16", flags->bf16, "u2 arrays hold bf16 bits");
-  command.option("--threads", flags->threads, "0: all").non_negative();
-  command.option("--variant", flags->variant, "force one; see onepass list");
-  command.run([flags, op] { return report(apply(op, *flags)); });
+  command.option("--threads", options.threads, "0: all").non_negative();
+  command.option("--variant", options.variant, "force one; see onepass list");
+  command.run([flags] { return report(apply(*flags)); });
 }
 
 }  // namespace
