@@ -84,10 +84,10 @@ struct Case {
   std::vector<std::int64_t> row_shape() const;  // without the axis
 };
 
-// Without `op` in the text, the op of `out` stays.
-// An op by its name, or the nearest that there is.
+// An op by its name. An error names the nearest that there is.
 Status parse_op(std::string_view text, Op& out);
 
+// Without an op in the text, that of `out` stays.
 Status parse_case(std::string_view text, Case& out);
 std::string to_string(const Case& c);
 
