@@ -167,7 +167,7 @@ std::string problem_words() {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     words += fmt::format(" {}", name(dtype));
   }
-  for (const cli::Option& option : cli::options()) {
+  for (const cli::OptionRow& option : cli::options()) {
     words += fmt::format(" {}{} {}", option.key, option.is_flag ? "" : "=", option.examples);
   }
   return words;

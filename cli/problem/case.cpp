@@ -28,8 +28,8 @@ Status bad(fmt::format_string<Args...> format, Args&&... args) {
 
 constexpr std::array kDTypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
 
-const Option* find_option(std::string_view key, bool is_flag) {
-  for (const Option& option : options()) {
+const OptionRow* find_option(std::string_view key, bool is_flag) {
+  for (const OptionRow& option : options()) {
     if (option.key == key && option.is_flag == is_flag) return &option;
   }
   return nullptr;
@@ -37,7 +37,7 @@ const Option* find_option(std::string_view key, bool is_flag) {
 
 std::vector<std::string_view> option_keys(bool flags) {
   std::vector<std::string_view> keys;
-  for (const Option& option : options()) {
+  for (const OptionRow& option : options()) {
     if (option.is_flag == flags) keys.push_back(option.key);
   }
   return keys;
@@ -68,7 +68,7 @@ bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
 Status parse_word(std::string_view word, Case& c, std::string_view& says) {
   if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
     says = word.substr(0, equals);
-    const Option* option = find_option(says, false);
+    const OptionRow* option = find_option(says, false);
     if (option == nullptr) {
       return bad("problem: unknown key in '{}'{}", word, did_you_mean(says, option_keys(false)));
     }
@@ -80,7 +80,7 @@ Status parse_word(std::string_view word, Case& c, std::string_view& says) {
     c.op = *op;
     return {};
   }
-  if (const Option* option = find_option(word, true)) {
+  if (const OptionRow* option = find_option(word, true)) {
     says = word;
     option->read({}, c);
     return {};
@@ -145,7 +145,7 @@ std::string to_string(const Case& c) {
   const Case usual = usual_case(c);
   std::string text = fmt::format("{} {} {}", name(c.op), fmt::join(c.shape, "x"), name(c.in));
   if (c.out != c.in) text += fmt::format(":{}", name(c.out));
-  for (const Option& option : options()) {
+  for (const OptionRow& option : options()) {
     const std::string value = option.text(c, usual);
     if (value.empty()) continue;
     text += fmt::format(" {}", option.key);

@@ -21,7 +21,7 @@ std::string unless_usual(const Case& c, const Case& usual) {
 
 // At least the number that is given, if one is.
 template <auto Field, int... Least>
-constexpr Option number(std::string_view key, std::string_view examples) {
+constexpr OptionRow number(std::string_view key, std::string_view examples) {
   return {key, false,
           [](std::string_view value, Case& c) {
             return parse_number(value, c.*Field) && ((c.*Field >= Least) && ...);
@@ -31,7 +31,7 @@ constexpr Option number(std::string_view key, std::string_view examples) {
 
 // "row" for a value of each row, drawn at random; else one value for all.
 template <double Case::*Field, bool Case::*Rows>
-constexpr Option number_or_rows(std::string_view key) {
+constexpr OptionRow number_or_rows(std::string_view key) {
   return {key, false,
           [](std::string_view value, Case& c) {
             c.*Rows = value == "row";
@@ -44,7 +44,7 @@ constexpr Option number_or_rows(std::string_view key) {
 }
 
 template <std::string Case::*Field>
-constexpr Option name_of(std::string_view key, std::string_view examples) {
+constexpr OptionRow name_of(std::string_view key, std::string_view examples) {
   return {key, false, [](std::string_view value, Case& c) { return !(c.*Field = value).empty(); },
           unless_usual<Field>, examples};
 }
@@ -74,7 +74,7 @@ bool find_in(const Named<Value> (&names)[Count], std::string_view name, Value& v
 }
 
 template <auto Field, const auto& Names>
-constexpr Option one_of(std::string_view key, std::string_view examples) {
+constexpr OptionRow one_of(std::string_view key, std::string_view examples) {
   return {key, false,
           [](std::string_view value, Case& c) { return find_in(Names, value, c.*Field); },
           [](const Case& c, const Case& usual) -> std::string {
@@ -89,14 +89,14 @@ bool set(std::string_view, Case& c) {
 }
 
 template <bool Case::*Field>
-constexpr Option flag(std::string_view key) {
+constexpr OptionRow flag(std::string_view key) {
   return {key, true, set<Field>,
           [](const Case& c, const Case&) -> std::string { return c.*Field ? "set" : ""; }, ""};
 }
 
 // A flag that is printed as a part of another option.
 template <bool Case::*Field>
-constexpr Option short_for(std::string_view key) {
+constexpr OptionRow short_for(std::string_view key) {
   return {key, true, set<Field>, [](const Case&, const Case&) { return std::string(); }, ""};
 }
 
@@ -155,7 +155,7 @@ bool read_seed(std::string_view text, Case& c) { return parse_bits(text, c.seed)
 
 // ---- The table ---------------------------------------------------------------------------------
 
-constexpr Option kOptions[] = {
+constexpr OptionRow kOptions[] = {
     number<&Case::axis>("axis", "0 -2"),
     number<&Case::keys, 0>("keys", "0 7"),
     number<&Case::kv_heads, 0>("kv_heads", "0 2"),
@@ -219,7 +219,7 @@ constexpr Option kOptions[] = {
 
 }  // namespace
 
-std::span<const Option> options() { return kOptions; }
+std::span<const OptionRow> options() { return kOptions; }
 
 Case usual_case(const Case& c) {
   Case usual{.op = c.op, .shape = c.shape, .in = c.in, .out = c.out};

@@ -9,17 +9,17 @@
 
 namespace onepass::cli {
 
-struct Option {
+struct OptionRow {
   std::string_view key;  // what stands before the '='; of a flag the whole word
   bool is_flag;
   bool (*read)(std::string_view value, Case& c);  // false: no such value
-  // The value as text; of a flag that is set its key. Empty: as usual, and not printed.
+  // The value as text, any text of a flag that is set. Empty: as usual, and not printed.
   std::string (*text)(const Case& c, const Case& usual);
   std::string_view examples;  // unusual values, a space between them: tests and fuzzers start here
 };
 
 // In the order of a printed line.
-std::span<const Option> options();
+std::span<const OptionRow> options();
 
 // The case without its options: its op, shape and dtypes with the usual value of everything else.
 Case usual_case(const Case& c);

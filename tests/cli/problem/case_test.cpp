@@ -65,7 +65,7 @@ rc::Gen<Case> any_case() {
     for (double Case::*each : {&Case::scale, &Case::temperature, &Case::softcap, &Case::z_loss}) {
       if (*seldom()) c.*each = *number;
     }
-    for (const Option& option : options()) {
+    for (const OptionRow& option : options()) {
       if (option.key == "variant" || option.key == "device" || !*seldom()) continue;
       const std::vector<std::string> examples = words_of(option.examples);
       RC_ASSERT(option.read(examples.empty() ? "" : *rc::gen::elementOf(examples), c));
@@ -107,7 +107,7 @@ RC_GTEST_PROP(CaseTest, WordsMayComeInAnyOrder, (std::uint64_t seed)) {
 // Each option by itself, in each of its examples: said, printed under its own key, and read again.
 TEST(CaseTest, EveryOptionIsReadAndPrintedByItsRow) {
   for (const std::string problem : {"softmax 4x5 f32", "attention 2x4x5x8 f16:f32"}) {
-    for (const Option& option : options()) {
+    for (const OptionRow& option : options()) {
       const std::string key(option.key);
       std::vector<std::string> said;
       for (const std::string& value : words_of(option.examples)) said.push_back(key + "=" + value);
@@ -138,7 +138,7 @@ TEST(CaseTest, EveryOptionIsReadAndPrintedByItsRow) {
 
 TEST(CaseTest, NoOptionHasTwoRows) {
   std::set<std::pair<std::string_view, bool>> keys;
-  for (const Option& option : options()) {
+  for (const OptionRow& option : options()) {
     EXPECT_TRUE(keys.emplace(option.key, option.is_flag).second) << option.key;
   }
 }
