@@ -62,6 +62,10 @@ double distance(double got, const Expected& expected) {
     return std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
   if (std::isinf(expected.value))
     return got == expected.value ? 0 : std::numeric_limits<double>::infinity();
+  if (std::isinf(got)) {
+    const double furthest = std::copysign(1.0, got) * expected.value + expected.tolerance;
+    return furthest > expected.most ? 0 : std::numeric_limits<double>::infinity();
+  }
   const double d = std::abs(got - expected.value);
   if (d == 0) return 0;
   return std::isfinite(d) ? d / expected.tolerance : std::numeric_limits<double>::infinity();

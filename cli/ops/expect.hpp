@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,9 @@
 namespace onepass::cli {
 
 struct Expected {
-  double value;
+  double value;      // as it is, also where the result's type has no number so large
   double tolerance;  // absolute
+  double most = std::numeric_limits<double>::infinity();  // largest number of the result
 };
 
 struct Expectation {
@@ -49,7 +51,8 @@ void expect_attention(const Call& call, std::span<const std::int64_t> rows, cons
 // Ulps of the computing type that an op may be off by, beyond what its conditioning explains.
 double ulps(Op op);
 
-// How far `got` is from what was expected, in tolerances: at most 1 passes, NaN and inf must match.
+// How far `got` is from what was expected, in tolerances: at most 1 passes. NaN and inf must match;
+// inf is also right where the value may be past the largest number.
 double distance(double got, const Expected& expected);
 
 }  // namespace onepass::cli

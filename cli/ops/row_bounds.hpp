@@ -67,15 +67,16 @@ class RowBounds {
   Expected rounded(double value, double error) const { return rounded(value, error, spec_.out); }
 
   Expected rounded(double value, double error, DType to) const {
-    return stored(in_range(value, largest(compute_type(spec_.in))), error, to);
+    Expected result = stored(value, error, to);
+    result.most = std::min(result.most, largest(compute_type(spec_.in)));
+    return result;
   }
 
   // The same of a loss, which is computed in double whatever x is.
   Expected stored(double value, double error, DType to) const {
-    value = in_range(value, largest(to));
     const double to_output = finite_size(value) * epsilon(to) * 0.51;
     const double floor = smallest(to) + smallest(compute_type(spec_.in));
-    return {value, error + to_output + floor};
+    return {value, error + to_output + floor, largest(to)};
   }
 
  private:

@@ -102,6 +102,19 @@ TEST(DistanceTest, NanAndInfMustMatch) {
   }
 }
 
+// Where a result may be past the largest number of its type, inf is right, of the right sign.
+TEST(DistanceTest, InfIsRightWhereTheValueMayBePastTheLargestNumber) {
+  const double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(distance(inf, {.value = 65519, .tolerance = 16, .most = 65504}), 0);
+  EXPECT_EQ(distance(inf, {.value = 65490, .tolerance = 16, .most = 65504}), 0);
+  EXPECT_EQ(distance(inf, {.value = 65480, .tolerance = 16, .most = 65504}), inf);
+  EXPECT_EQ(distance(-inf, {.value = 3, .tolerance = 1e30, .most = 65504}), 0);
+  EXPECT_EQ(distance(-inf, {.value = 65519, .tolerance = 16, .most = 65504}), inf);
+  EXPECT_EQ(distance(65504, {.value = 65519, .tolerance = 16, .most = 65504}), 15.0 / 16);
+  EXPECT_EQ(distance(65504, {.value = 1e6, .tolerance = 16, .most = 65504}), (1e6 - 65504) / 16);
+  EXPECT_EQ(distance(inf, {.value = 65519, .tolerance = 16}), inf);
+}
+
 TEST(ExpectTest, RealResultsPass) {
   for (const std::string& text : cases()) {
     const Ran ran(text);

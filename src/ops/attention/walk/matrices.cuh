@@ -166,11 +166,13 @@ Status attend_in_memory(const Attention<T>& a, const Call& call, const WalkLaunc
   const Matrices<T> m = matrices_of(a, call.workspace);
   WalkLaunch last = how;  // a row of sums has a thread for each of up to 256 columns
   last.threads = static_cast<int>(round_up(a.dim, 32));
-  Status status = transpose_keys(a, m, call.stream);
-  if (status.ok()) status = launch_product(scores_of(a, m), call.stream);
+  if (Status first = transpose_keys(a, m, call.stream); !first.ok()) return first;
+  if (Status left = launch_product(scores_of(a, m), call.stream); !left.ok()) return left;
+  Status status;
   ((status.ok() ? void(status = launch_rows<T>(kernels, a, m, how, call.stream)) : void()), ...);
-  if (status.ok()) status = launch_product(sums_of(a, m), call.stream);
-  return status.ok() ? launch_rows<T>(convert_sums<T>, a, m, last, call.stream) : status;
+  if (!status.ok()) return status;
+  if (Status right = launch_product(sums_of(a, m), call.stream); !right.ok()) return right;
+  return launch_rows<T>(convert_sums<T>, a, m, last, call.stream);
 }
 
 }  // namespace onepass::ops::attention
