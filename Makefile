@@ -101,7 +101,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_attention_walk.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers
-	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills choose attention; do \
+	for tool in memcheck racecheck initcheck synccheck; do for what in sanitize fills select attention; do \
 	  compute-sanitizer --tool $$tool --error-exitcode 9 \
 	    $(gpu_verify) workloads/test_gpu_$$what.txt || exit 1; done; done
 

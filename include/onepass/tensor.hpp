@@ -1,4 +1,4 @@
-// Tensor: a view of memory that somebody else owns. Pointer, dtype, shape, strides.
+// Tensor: a view of memory that the caller owns. Pointer, dtype, shape, strides.
 #pragma once
 
 #include <array>

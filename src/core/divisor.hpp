@@ -1,6 +1,6 @@
 // Division by a number that the host knows: on a GPU a division is some twenty instructions, each
 // waiting for the one before, and what stands before a kernel's first load is waited for by
-// everybody. This is a multiplication and a shift.
+// every thread. This is a multiplication and a shift.
 #pragma once
 
 #include <bit>

@@ -2,7 +2,7 @@
 //
 // A State stands for any set of logits: m is their maximum, d the sum of exp(x − m). Sets that do
 // not overlap merge in any order and any grouping, so the same three lines climb from SIMD lanes
-// to threads, warps, blocks, clusters, grids and ranks. Nobody writes this rescaling elsewhere.
+// to threads, warps, blocks, clusters, grids and ranks. No other file writes this rescaling.
 #pragma once
 
 #include <cmath>

@@ -19,7 +19,7 @@ struct AttentionArgs;
 enum class Role : std::uint8_t {
   teach,  // verified and measured, never chosen
   ship,   // the dispatcher may choose it
-  peer,   // somebody else's, measured beside ours
+  peer,   // another library's, measured beside ours
 };
 
 constexpr std::string_view name(Role role) {

@@ -39,7 +39,7 @@ __device__ inline void meet() {
                    : "memory");
 }
 
-// Nobody may send to a block that has not begun. Everybody says that he has, and waits for the
+// No block may send to one that has not begun. Each says that it has, and waits for the
 // others before the first value, with the loads of a row between. To say so orders nothing (a
 // release would hold up those loads until all memory agrees) but barriers in shared memory, which
 // have a fence of their own.

@@ -1,5 +1,5 @@
 // The merge across blocks: each leaves the state of its chunk in the workspace; once all are there,
-// whoever needs a row merges its chunks, in the same order everywhere.
+// each block that needs a row merges its chunks, in the same order everywhere.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // The merge one level above the lanes: across the threads that work on one row.
 //
 // A Team is one thread's view of the group it works in. TeamMerge is to threads what a block's
-// merge is to warps: everybody brings a partial result, everybody leaves with the whole. Partials
-// are merged in the order of the pieces of the row, whoever computed them, so that the same plan
-// gives the same bits in every run.
+// merge is to warps: each brings a partial result and leaves with the whole. Partials
+// are merged in the order of the pieces of the row, whichever thread computed them, so that the
+// same plan gives the same bits in every run.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ class Team {
     }
   }
 
-  // The next `count` items nobody has taken yet; what is past the end is up to the caller.
+  // The next `count` items that no thread has taken yet; what is past the end is up to the caller.
   std::int64_t take(std::int64_t count) {
     return state_.cursor.fetch_add(count, std::memory_order_relaxed);
   }

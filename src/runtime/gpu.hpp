@@ -1,4 +1,4 @@
-// The GPU, as everybody but a kernel sees it: no CUDA headers here. In a build without CUDA the
+// The GPU, as all but kernels see it: no CUDA headers here. In a build without CUDA the
 // same functions answer that there is none.
 #pragma once
 

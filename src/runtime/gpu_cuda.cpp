@@ -27,7 +27,7 @@ std::string text_of(const Parts&... parts) {
 
 std::string version_text(int version) { return text_of(version / 1000, ".", version % 1000 / 10); }
 
-// What an error means to somebody who can do something about it. The runtime remembers an error
+// What an error means to a caller who can do something about it. The runtime remembers an error
 // until it is asked; what is told here is forgotten there, so that the next call starts clean.
 Status status_of(cudaError_t error, std::string_view doing) {
   if (error == cudaSuccess) return {};
@@ -110,7 +110,7 @@ Status facts_of(int device, const Facts*& out) {
   return {};
 }
 
-// Where there is one GPU nobody has to be asked which it is, for every call.
+// Where there is one GPU the driver need not be asked which it is, for every call.
 cudaError_t current_device(int& device) {
   static const bool only_one = [] {
     int count = 0;
@@ -144,8 +144,8 @@ Status launch_status(std::string_view variant) {
 
 Status allow_shared(const void* kernel, std::size_t bytes) {
   // Of the 48 KB that every kernel may have, ours use up to 8 in declared variables.
-  constexpr std::size_t everybodys = 40 << 10;
-  if (bytes <= everybodys) return {};
+  constexpr std::size_t usual = 40 << 10;
+  if (bytes <= usual) return {};
   int device = 0;
   cudaGetDevice(&device);
   static std::mutex mutex;

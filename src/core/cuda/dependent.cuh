@@ -7,7 +7,7 @@
 namespace onepass {
 
 // Until the kernel before has ended, and what it wrote can be read. Every thread of every block,
-// before it touches memory: whoever comes after this kernel relies on it for all that came before,
+// before it touches memory: what comes after this kernel relies on it for all that came before,
 // as this one relies on its neighbour.
 __device__ inline void await_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

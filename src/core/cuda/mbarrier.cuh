@@ -1,6 +1,6 @@
 // Barriers in shared memory that count bytes (sm_90): a block of a cluster stores into another's
-// shared memory and tells its barrier in the same instruction, so that nobody waits for more than
-// what is meant for him.
+// shared memory and tells its barrier in the same instruction, so that no thread waits for more
+// than what is meant for him.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int ra
                : "memory");
 }
 
-// The barrier opens, once, when so many bytes have come, whoever sends them.
+// The barrier opens, once, when so many bytes have come, whichever block sends them.
 __device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
   expect_senders(barrier, 1);
   announce_bytes(barrier, bytes);

@@ -115,7 +115,7 @@ __device__ inline int element_of_bit(int bit) {
 }
 
 // A pack from global to shared memory, past the registers and L1. It is there once the thread that
-// asked has waited; nobody else need.
+// asked has waited; no other need.
 template <class T>
 __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
   const auto slot = static_cast<unsigned>(__cvta_generic_to_shared(to));

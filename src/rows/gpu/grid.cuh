@@ -43,12 +43,12 @@ class GridTeam {
       return;
     }
     if (threadIdx.x == 0) {
-      const auto everybody = static_cast<unsigned>(turn * size_);
+      const auto all_of_them = static_cast<unsigned>(turn * size_);
       asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
       unsigned here = 0;
       do {
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counter) : "memory");
-      } while (here < everybody);
+      } while (here < all_of_them);
     }
     __syncthreads();
   }

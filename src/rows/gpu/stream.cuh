@@ -11,7 +11,7 @@
 namespace onepass {
 
 // One block's chunk of row after row. A thread has every kThreads-th pack of it: it asks for them,
-// and finds them in slots of its own, so that it waits for nobody. The first P are in registers
+// and finds them in slots of its own, so that it waits for no other. The first P are in registers
 // while the row is worked on, and their slots free for the next row at once; every other slot is
 // when its pack is written. A chunk of more packs than slots (Long) has the first P loaded past the
 // slots, and what they do not hold read again, last first, so that L2 has most of it.

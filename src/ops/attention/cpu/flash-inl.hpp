@@ -63,7 +63,7 @@ class Flash {
       seen = {std::min(seen.begin, mine.begin), std::max(seen.end, mine.end)};
     }
     if (seen.begin >= seen.end) return;  // no row sees a key of this part
-    // Blocks begin at multiples, whoever shares the tile: a row's bits do not depend on it.
+    // Blocks begin at multiples, whatever shares the tile: a row's bits do not depend on it.
     for (int64_t at = seen.begin / kFlashKeys * kFlashKeys; at < seen.end; at += kFlashKeys) {
       const int64_t first = std::max(at, seen.begin);
       load(tile, first, std::min(at + kFlashKeys, seen.end));

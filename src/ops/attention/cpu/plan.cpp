@@ -16,7 +16,7 @@ constexpr double kGrain = 1 << 19;
 // Fewest keys worth a part of their own.
 constexpr std::int64_t kLeastPart = 512;
 
-// Keys a part where a query's bits shall not depend on the batch and nobody asked
+// Keys a part where a query's bits shall not depend on the batch and no part is asked
 // for another number.
 constexpr std::int64_t kInvariantPart = 1024;
 

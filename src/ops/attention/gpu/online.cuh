@@ -168,9 +168,9 @@ class Online {
   // Whether a row has seen a key.
   __device__ bool knows(int r) const { return m_[r] > minus_infinity<float>(); }
 
-  // As absorb, where all rows know a key, but nobody looks for the largest: weights are relative to
-  // the largest from before, and `d` has their sums. Where a sum is not small, that was too little;
-  // the scores are gone then.
+  // As absorb, where all rows know a key, but no thread looks for the largest: weights are relative
+  // to the largest from before, and `d` has their sums. Where a sum is not small, that was too
+  // little; the scores are gone then.
   template <int Size>
   __device__ void follow(float (&s)[Size], float (&d)[2]) const {
     const float base[2] = {__fmul_rn(m_[0], unit_), __fmul_rn(m_[1], unit_)};

@@ -24,7 +24,7 @@ constexpr int kColumns = 16;  // a lane, at most
 // Rows of floats, one more than they have: lanes that read a column of 32 rows meet no bank twice.
 __device__ inline float* row_at(float* tile, int row, int dim) { return tile + row * (dim + 1); }
 
-// One token of k or v as floats; `missing` where its page is not there, and somebody asked to look.
+// One token of k or v as floats; `missing` where its page is not there, and the call asked to look.
 __device__ inline void load_token(float* to, const PackedRows& rows, const Heads& operand, int key,
                                   float missing, int lane) {
   const AttentionArgs& a = rows.a;

@@ -1,4 +1,4 @@
-// attention/00_naive: the formula, a launch an operation.
+// attention/00_naive: the formula, a launch per operation.
 //
 // Idea    what one writes with a product of matrices at hand. Seven launches: kᵀ, q · kᵀ, times the
 //         scale (and −inf over what a causal mask hides), softmax, round to 16 bits, weights · v,

@@ -25,7 +25,7 @@ namespace {
 constexpr int kRows = 16;                     // a warp, of a tile's 64
 constexpr int kLanes = 8;                     // that share a row
 constexpr int kRounds = kRows * kLanes / 32;  // until all rows of a warp had their turn
-constexpr int kKeys = kFlashTile / kLanes;    // of a row's scores, a lane
+constexpr int kKeys = kFlashTile / kLanes;    // of a row's scores, per lane
 constexpr int kKeyParts = kFlashTile / 16;    // fragments along a tile's keys
 constexpr int kScoreStride = kFlashTile + kPad;
 static_assert(kFlashThreads / 32 * kRows == kFlashTile);

@@ -44,7 +44,7 @@ struct LossForward : Body {
   using typename Body::T;
 
   Partial fold(const Row& row, Columns columns, Keep<T>& keep) const {
-    // An ignored row still has an lse, if somebody asked for it.
+    // An ignored row still has an lse, if the call asks for it.
     if (row.ignored && !this->args.lse) return Partial{};
     return this->fold_classes(row, columns, keep, true);
   }

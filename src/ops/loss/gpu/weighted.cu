@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)
     const Row row(args, has_row ? turn + group : args.end_row - 1);
     const int end = row.packs();
 
-    // Fold: this thread's packs, which nobody else looks at.
+    // Fold: this thread's packs, which no other thread looks at.
     RunningShares<typename Row::T> mine;
     for (int i = lane; i < end; i += kPacks * lanes) {
       typename Row::Stored stored[kPacks];

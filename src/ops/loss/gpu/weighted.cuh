@@ -120,7 +120,7 @@ class WeightedRow {
                                               : *static_cast<const std::int64_t*>(target);
     ignored_ = target_ == args.ignore_index;
     if (ignored_) return;
-    // A target that is no class, which nobody could check beforehand, makes the row NaN.
+    // A target that is no class, which only the kernel can see, makes the row NaN.
     weight_ = is_class() ? static_cast<T>(weight_of(args.weight, target_))
                          : std::numeric_limits<T>::quiet_NaN();
     // Before anybody writes: dx may lie over x.

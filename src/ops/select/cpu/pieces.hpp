@@ -1,6 +1,6 @@
 // What a piece of a row leaves for the whole: its candidates, the race so far, how many come before
-// the target, and a State for each chunk. Chunks are the same whoever folds them and merge in their
-// order, so that the result does not depend on how the row was cut.
+// the target, and a State for each chunk. Chunks are the same whichever thread folds them and merge
+// in their order, so that the result does not depend on how the row was cut.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 namespace onepass {
 
-// A shared list that many append to. From the first that finds no room on nobody does, and the list
+// A shared list that many append to. From the first that finds no room on none does, and the list
 // ends where he would have begun.
 class Appended {
  public:
@@ -112,12 +112,12 @@ class BestKeys {
   }
 
   // What other parts selected is offered, too: segment r, at from + r · apart, has a key that
-  // counts and then so many keys. A warp a segment, while all of them have room. Nobody may have
+  // counts and then so many keys. A warp a segment, while all of them have room. No warp may have
   // been turned away since the last cut.
   __device__ void absorb(const Key* from, int parts, int apart) {
     int total = count() + parts * apart;
     if (total > room()) total = count() + sum_of_counts(from, parts, apart);
-    __syncthreads();  // everybody knows how many there were
+    __syncthreads();  // all threads know how many there were
     if (total <= room()) {
 #pragma unroll 1
       for (int r = thread() / 32; r < parts; r += threads() / 32) {
@@ -234,7 +234,8 @@ class BestKeys {
       if (lane() == 0) atomicAdd(&shared.sums[turn % 3], above);
       __syncthreads();
       above = shared.sums[turn % 3];
-      if (thread() == 0) shared.sums[(turn + 2) % 3] = 0;  // the turn before's: nobody reads it now
+      if (thread() == 0)
+        shared.sums[(turn + 2) % 3] = 0;  // the turn before's: no thread reads it now
       if (above >= k) {
         low = middle;
         n = above;

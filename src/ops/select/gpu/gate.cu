@@ -4,7 +4,7 @@
 //         limit that at least K experts reach, and seldom many more; an expert's place is how many
 //         of these are before it.
 // Versus  gpu_block: no block, no barrier; four rows of a warp in the same instructions.
-// Bytes   scores once, past L1; whoever needs an element by its number finds it in shared memory.
+// Bytes   scores once, past L1; an element is found by its number in shared memory.
 // Limits  up to 1024 experts, K up to 32; f32, f16, bf16; any stride.
 // Proof   `onepass verify`; numbers: results/h200/topk.json.
 

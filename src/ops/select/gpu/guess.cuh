@@ -1,7 +1,7 @@
 // The K largest of a row by a cluster that guesses how many of them each block has.
 //
 // A block has its part in registers, and sends the largest of it, more than its share of the K, to
-// the first block: nobody waits to hear a limit. The first puts what it got in order and sees
+// the first block: no block waits to hear a limit. The first puts what it got in order and sees
 // whether that was enough. It was, unless the last key that a block sent is above the K-th: then
 // that block may have more, and all select again, with a limit.
 //
@@ -77,7 +77,7 @@ class Guess {
     shared_.left[thread()] = 0;
   }
 
-  // Before the copy engine writes where the tiles were, which nobody has read since the barrier
+  // Before the copy engine writes where the tiles were, which no thread has read since the barrier
   // after the selection.
   __device__ static void yield_memory() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -155,7 +155,7 @@ class Guess {
     const bool broken = __syncthreads_or(m != m) != 0;
 
     if (warp() == kWarps - 1) send_tally(broken ? broken_state().m : row_.z(s), ranks);
-    // More than there is room for are as many as nobody has guessed.
+    // More than there is room for are as many as no guess allows.
     const bool many = shared_.found_count > kKeys;
     const int n = many ? 0 : shared_.found_count;
     const auto send_key = [this](int place, Key key) {
@@ -282,7 +282,7 @@ class Guess {
     const int place = (lane() / kSize + 1) * each - 1;
     const Key last = place < Share ? shared_.runs[lane() % kSize * Share + place] : 0;
     const auto word = static_cast<unsigned>(last >> 32);
-    // In memory that nobody has used so far. Not where keys were found: who has none to send may
+    // In memory that is unused so far. Not where keys were found: who has none to send may
     // still be counting there.
     unsigned* const words = reinterpret_cast<unsigned*>(shared_.ordered) + warp() * kWarp;
     words[lane()] = word;
@@ -358,8 +358,8 @@ class Guess {
 };
 
 // By the cluster's team, in the same memory. Called, not inlined: it is seldom needed, and much
-// code between what a guess does and what comes of it. It takes copies, so that nobody's registers
-// have to be in memory.
+// code between what a guess does and what comes of it. It takes copies, so that no caller's
+// registers have to be in memory.
 template <class Row>
 __device__ __noinline__ Selected select_again(Row row, Team team, int parts, int k, Target target,
                                               bool ranks) {
@@ -382,7 +382,7 @@ __device__ inline Selected select_guessed(const Guess<Row, Share>& guess, const 
   if (guess.select(k, target, ranks, selected)) return selected;
   __syncwarp();
   guess.yield_memory();
-  cluster::say_begun();  // nobody leaves before all have selected
+  cluster::say_begun();  // no block leaves before all have selected
   return select_again(row, team, common.size, k, target, ranks);
 }
 

@@ -78,7 +78,7 @@ inline std::string refuse_warp(const Problem& p, const Machine& m) {
 
 // Dense rows, and a K that is known and not above `most`.
 inline std::string refuse_unless_dense(const Problem& p, std::int64_t most) {
-  // All columns, or a usual number, are what there is where nobody has said how many are enough.
+  // All columns, or a usual number, are what there is where no option says how many are enough.
   if (p.op == Op::sample && (p.k > most || p.k >= p.cols)) {
     return "it takes one top_k for all rows, up to " + std::to_string(most) +
            " and below all columns, or a temperature of 0";

@@ -60,7 +60,7 @@ struct Runner {
   float z = 0;
   std::uint32_t word = 0;
   unsigned token = 0;
-  float guess = minus_infinity<float>();  // of nobody
+  float guess = minus_infinity<float>();  // of none
 
   Runner() = default;
   __device__ Runner(float logit, const Gumbel& noise, unsigned index)
@@ -71,7 +71,7 @@ struct Runner {
 
   __device__ bool runs() const { return guess > minus_infinity<float>(); }
   // Noisy logits as keys, so that the largest wins and the lower token where two are
-  // equal; 0: nobody's.
+  // equal; 0: of none.
   __device__ Key key() const { return runs() ? key_of(z + gumbel_of(word), token) : 0; }
 };
 
@@ -112,7 +112,7 @@ __device__ inline Key winner_of_block(const Contest& mine, BlockFold<LargestKey>
   return block.all(contends ? mine.key() : 0);
 }
 
-// Whose lane it is of a warp; somebody has entered.
+// Whose lane it is of a warp; some lane has entered.
 __device__ inline int lane_of_winner(const Contest& mine) {
   constexpr unsigned kAll = 0xFFFFFFFFU;
   const unsigned most = __reduce_max_sync(kAll, ordered(mine.guess()));

@@ -20,7 +20,7 @@ struct Times {
   enum When { kFirst, kLast, kBetween };
 };
 
-// Nobody to talk to.
+// No other warp to talk to.
 class OneWarp : public Times {
  public:
   static constexpr bool kAlone = true;
@@ -120,7 +120,7 @@ class SeveralWarps : public Times {
 
   __device__ Tally fold(const Tally& mine) const { return Fold(shared_.tallies).once(mine); }
 
-  // What other blocks of the cluster have shown. All of this one have, and nobody reads its stages
+  // What other blocks of the cluster have shown. All of this one have, and no warp reads its stages
   // any more: the others may send to where they were.
   __device__ void hear() const {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -66,7 +66,7 @@ struct OwnNoise {
 };
 
 // The same by the block's other warps, while the first one filters. It waits for them, and they for
-// nobody: a barrier with a number.
+// no other warp: a barrier with a number.
 struct OthersNoise {
   static constexpr bool kEarly = false;
   Noise noise;
@@ -87,7 +87,7 @@ struct OthersNoise {
 
 // Which of the sorted keys wins among those that the filters leave; 0 where these are more than
 // there are, which cannot be if `all` that top_k leaves are there. By one warp: the candidates are
-// few, and nobody has to wait for another.
+// few, and no warp has to wait for another.
 template <class NoiseOf>
 __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, float factor,
                                     const Selected& selected, bool all) {
@@ -95,7 +95,7 @@ __device__ inline Key key_of_winner(const Draw& draw, const NoiseOf& noise, floa
   assume_shared(keys);
   const int count = selected.count;
   const auto lane = static_cast<int>(threadIdx.x);
-  if (draw.top_k > 0 && draw.top_p < 1 && !all) return 0;  // a part of what nobody knows
+  if (draw.top_k > 0 && draw.top_p < 1 && !all) return 0;  // a part of an unknown whole
   // Some neighbours each, two at a time, so that what one waits for the other does, too. Most lanes
   // have no more than the first two.
   const int each = (count + 2 * kWarp - 1) / (2 * kWarp) * 2;

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
     __syncthreads();  // the candidates' memory is free
     if (!has_x) {
       const Key left = race_of_left(draw, noise, row.usual(), cols, state, shared);
-      if (left != 0) winner = left;  // or else the likeliest: nobody else is left, by rounding
+      if (left != 0) winner = left;  // or else the likeliest: no other is left, by rounding
     }
   }
   if (threadIdx.x != 0) return;

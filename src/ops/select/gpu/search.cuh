@@ -112,7 +112,7 @@ class Search {
                     float m, bool all)
       : shared_(shared), memory_(memory), row_(row), cols_(cols), m_(m), all_(all) {}
 
-  // Everybody leaves with the sum of what weigh(x, index) gives.
+  // Each thread leaves with the sum of what weigh(x, index) gives.
   template <class Weigh>
   __device__ double sum(Weigh weigh) const {
     double mine = 0;

@@ -57,7 +57,7 @@ class Stages {
     }
   }
 
-  // By all, after a barrier: nobody needs stage c any more.
+  // By all, after a barrier: no thread needs stage c any more.
   __device__ void leave(int c) const {
     if constexpr (kCopies) {
       if (thread() == 0) this->ask(c + kSlots);

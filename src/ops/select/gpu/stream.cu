@@ -1,7 +1,7 @@
 // topk/gpu_stream: many long rows, a warp each, or a few, or the warps of a cluster.
 //
 // Idea    a row streams through its warps: the fold of softmax, and candidates above the K-th of
-//         512 groups' maxima. Between its first stage and its last a warp waits for nobody.
+//         512 groups' maxima. Between its first stage and its last a warp waits for no other.
 // Versus  gpu_block: as many warps as fill the GPU in place of blocks that would come in rounds,
 //         and wait for each other at every stage.
 // Bytes   x once.

@@ -13,7 +13,7 @@ template <class In>
 using StreamRow = SelectRow<In, In, gpu_select::kStreamPacks>;
 
 // A warp's stages of a row in its shared memory, one at a time. Every lane copies its own packs,
-// two stages ahead, and waits for nobody else's.
+// two stages ahead, and waits for no other's.
 template <class Row, class Warps>
 class LaneStages {
  public:
@@ -184,7 +184,7 @@ __device__ inline Selected stream_row(const Row& row, int k, const Target& targe
     warps.hear();
     warps.bound(best, shown, Warps::kLast);
   }
-  // Nobody needs the stages any more.
+  // No warp needs the stages any more.
   warps.order(best, step_of_words<Element>(), reinterpret_cast<Key*>(memory), selected);
   selected.count = min(selected.count, k);
   return selected;

@@ -75,7 +75,7 @@ class Team {
 
   __device__ BestKeys best_of(int k) const { return {shared_.best, memory_.keys, memory_.list, k}; }
 
-  // The K largest of a row of which everybody has a part.
+  // The K largest of a row of which each thread has a part.
   template <class Row>
   __device__ Selected select(const Part<Row>& part, BestKeys& best, const Target& target,
                              bool ranks) const {
@@ -87,7 +87,7 @@ class Team {
     return meet(*this, best);
   }
 
-  // The same of what everybody has offered already.
+  // The same of what all threads have offered already.
   __device__ Selected select_offered(BestKeys& best, const Tally& mine, float largest) const {
     hear(best, mine, largest);
     return meet(*this, best);
@@ -133,7 +133,7 @@ class Team {
 #endif
   }
 
-  // The block's own slots, once nobody needs what its warps left there.
+  // The block's own slots, once no thread needs what its warps left there.
   __device__ BlockFold<MergeTallies>::Scratch& of_block() const {
     return *reinterpret_cast<BlockFold<MergeTallies>::Scratch*>(memory_.tallies);
   }
@@ -147,7 +147,7 @@ class Team {
   }
 
   // What comes after the row is read, for all ways to read it: called, not inlined, and with
-  // copies, so that nobody's registers have to be in memory for it.
+  // copies, so that no caller's registers have to be in memory for it.
   __device__ __noinline__ static Selected meet(Team team, BestKeys best) {
     assume_shared(&team.shared_);
     assume_shared(team.memory_.tallies);

@@ -108,7 +108,7 @@ class WarpKeys {
     __syncwarp();
     set_count(before + n);
   }
-  // There are so many side by side, whoever put them there.
+  // There are so many side by side, whichever lane put them there.
   __device__ void adopt(int n) { set_count(n); }
   // All of them elsewhere, side by side.
   __device__ void copy(Key* to) const {

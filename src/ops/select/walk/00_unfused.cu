@@ -1,7 +1,8 @@
 // topk/00_unfused: softmax into memory, then the largest one after the other.
 //
-// Idea    what one writes with two kernels at hand: a block a row writes the row's probabilities;
-//         then a block a row looks K times for the largest that it has not taken yet.
+// Idea    what one writes with two kernels at hand: one block per row writes the row's
+//         probabilities; then one block per row looks K times for the largest that it
+//         has not taken yet.
 // Versus  nothing: this is where the walk begins.
 // Bytes   x three times and a row of f32 written; then x K times, from a cache if it stays there.
 //         Elements are compared as logits: probabilities of different ones may be equal, and

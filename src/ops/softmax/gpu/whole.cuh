@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(gpu_rows::kBlockThreads, whole_blocks_at_once(
   if constexpr (Clusters && !kHasClusters) return;
   using Fold = std::conditional_t<Clusters, ClusterFold<Merge<float>>, BlockMerge>;
   __shared__ typename Fold::Scratch scratch;
-  const Fold everybody(scratch);
+  const Fold of_block(scratch);
   await_previous();
   const int rank = Clusters ? cluster::rank() : 0;
   const Row row(args, args.first_row + (Clusters ? cluster::index() : blockIdx.x));
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(gpu_rows::kBlockThreads, whole_blocks_at_once(
   hold_packs(row, first, step, end, held);
   const int of_warp = first - static_cast<int>(threadIdx.x) % kWarp;
   const State<float> mine = Row::fold(held, live_packs<P>(of_warp, step, end), kept);
-  const State<float> total = everybody.all(mine);
+  const State<float> total = of_block.all(mine);
   row.finish(first, step, end, kept, total);
   if (rank == 0 && threadIdx.x == 0) row.conclude(total);
 }

@@ -1,4 +1,4 @@
-// softmax/00_naive: one thread a row, three passes. The textbook.
+// softmax/00_naive: one thread per row, three passes. The textbook.
 //
 // Idea    the formula as it is written: the maximum, the sum, the quotient.
 // Versus  nothing: this is where the walk begins.

@@ -1,6 +1,6 @@
-// softmax/01_block_serial: one block a row; thread 0 folds the threads' states.
+// softmax/01_block_serial: one block per row; thread 0 folds the threads' states.
 //
-// Idea    a state a thread, merged by one of them: the merge is all the cooperation there is.
+// Idea    a state per thread, merged by one of them: the merge is all the cooperation there is.
 // Versus  00_naive: neighbouring threads read neighbouring elements, so a warp's load is one line.
 // Bytes   x three times, y once; the second and third time a row comes out of a cache.
 // Limits  rows at one stride, one dtype, no options.
@@ -15,7 +15,7 @@ namespace {
 
 template <class T>
 __global__ void block_serial_kernel(Rows<T> a) {
-  extern __shared__ State<float> slots[];  // one a thread
+  extern __shared__ State<float> slots[];  // one per thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const State<float> mine = fold_slice(a.in(row), a.cols);
     const State<float> all = serial_fold(slots, mine, Merge<float>());

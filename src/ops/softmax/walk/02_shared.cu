@@ -1,6 +1,6 @@
-// softmax/02_shared: one block a row, the states folded as a tree in shared memory.
+// softmax/02_shared: one block per row, the states folded as a tree in shared memory.
 //
-// Idea    log2(threads) steps in place of one a thread; any number of warps, not
+// Idea    log2(threads) steps in place of one per thread; any number of warps, not
 //         only powers of two.
 // Versus  01_block_serial: the fold. The slices and the finish are the same.
 // Bytes   x three times, y once; the second and third time a row comes out of a cache.
@@ -16,7 +16,7 @@ namespace {
 
 template <class T>
 __global__ void shared_kernel(Rows<T> a) {
-  extern __shared__ State<float> slots[];  // one a thread
+  extern __shared__ State<float> slots[];  // one per thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     const State<float> mine = fold_slice(a.in(row), a.cols);
     const State<float> all = tree_fold(slots, mine, Merge<float>());

@@ -17,7 +17,7 @@ namespace {
 
 template <class T>
 __global__ void vec4_kernel(Rows<T> a) {
-  extern __shared__ float floats[];  // one a thread
+  extern __shared__ float floats[];  // one per thread
   for (std::int64_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
     three_passes(packed(a, row),
                  [](float mine, auto join) { return tree_fold(floats, mine, join); });

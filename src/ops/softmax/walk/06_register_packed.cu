@@ -49,7 +49,7 @@ Status register_packed(const Call& call, const WalkLaunch& how) {
     if constexpr (sizeof(T) == 4) {  // the longest row of 16 bits has half as many packs
       return launch(register_packed_kernel<T, 8>, how, call, rows);
     } else {
-      return Status{Code::internal, "register_packed: no kernel has so many packs a thread"};
+      return Status{Code::internal, "register_packed: no kernel has so many packs per thread"};
     }
   });
 }

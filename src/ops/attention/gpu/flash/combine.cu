@@ -1,6 +1,6 @@
 // What was left of a row by all who saw some of its keys, as one: a block a row. An lse is a logit
 // and the mean beside it a value, so this is attention once more. Always in the same order,
-// whoever was done first.
+// whichever was done first.
 
 #include <cuda_runtime.h>
 

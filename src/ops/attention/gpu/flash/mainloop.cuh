@@ -44,7 +44,7 @@ struct Shape {
 };
 
 // What a key whose page is not there has for words: those who see it get NaN by its score. Its
-// value is 0, so that nobody else does.
+// value is 0, so that no other thread does.
 inline constexpr unsigned kNaNs = 0xFFFFFFFFU;
 
 // Which rows a block has, and which part of their keys and columns.
@@ -165,7 +165,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     const bool begins = tile == last;
     const int next = tile - sharing;
     Shape::kAlone || begins ? mma::wait<1>() : mma::wait<0>();
-    sync();  // keys are here, and nobody needs the values before
+    sync();  // keys are here, and no warp needs the values before
     if (!Shape::kAlone && !begins) load_v(tile);
     float s[kTiles][Shape::kKeys / 2];
 #pragma unroll
@@ -176,7 +176,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     if (Shape::kHeld > 0 && begins) mma::hold<Shape::kDim>(held, own_q);
     mma::scores<Stored, Shape::kDim, Shape::kHeld>(s, held, own_q, k);
     if (!Shape::kAlone) mma::wait<0>();
-    sync();  // nobody needs the keys; where there are more warps, values are here
+    sync();  // no warp needs the keys; where there are more warps, values are here
     next >= keys.begin ? load_k(next) : mma::commit();
 
     unsigned weights[kTiles][kSteps][4];
@@ -232,7 +232,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   const auto of_block = [&](int i) -> const typename Shape::FoundThere& {
     return *cluster::of_block(&of_team(0), i);
   };
-  sync();  // nobody needs keys or values
+  sync();  // no warp needs keys or values
   each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
     of_team(team).leave(row - place.first_row, seen, sums, r);
   });
@@ -249,7 +249,7 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     });
     put(rows, parts, place.part, place.first_row + row, place.column + column, found);
   }
-  if (Clusters) cluster::meet();  // nobody leaves while another reads
+  if (Clusters) cluster::meet();  // no block leaves while another reads
 }
 
 template <class Stored, class Shape, bool Usual, bool Clusters>

@@ -44,7 +44,7 @@ struct Found {
 };
 
 // Four columns of a row, of all who found something of it, four(i) each: always in the same order,
-// whoever was done first. The loads of so many are under way together.
+// whichever was done first. The loads of so many are under way together.
 template <int Together, class FourOf>
 __device__ inline FoundFour join_found(int finders, FourOf&& four) {
   FoundFour all{identity<float>(), {0, 0, 0, 0}};

@@ -53,7 +53,7 @@ struct FlashLaunch {
 };
 
 // Where a row's sums leave registers for the scores of twice as many keys, tiles have so many if
-// there are enough of them, nobody shares them and there is memory. Keys of all sequences side by
+// there are enough of them, no block shares them and there is memory. Keys of all sequences side by
 // side (`packed`) say nothing about any one of them.
 constexpr bool can_double(FlashDims dims) { return dims.dim == 64 || dims.dim == 192; }
 constexpr bool flash_doubles(FlashDims dims, int rows, std::int64_t keys, bool packed,

@@ -5,8 +5,8 @@
 //         keys while the values of the tile before are summed, and exponentials while other
 //         warpgroups have the tensor cores, relative to the maximum of a row's first tile. Blocks
 //         stay and take tile after tile.
-// Versus  flash_mma: the operands of the products lie in shared memory, and nobody waits for a load
-//         or for a product.
+// Versus  flash_mma: the operands of the products lie in shared memory, and no warp waits for a
+//         load or for a product.
 // Bytes   q and o once; k and v once a tile of queries, from L2 where a few heads fit there.
 // Limits  sm_90a; f16, bf16; dim 64, 96, 128, 192, 256; masks by place, softcap, sinks; lengths and
 //         offsets up to dim 192.

@@ -128,7 +128,7 @@ class Consumer {
     turns_.pass();
   }
 
-  // Past the last key of a sequence lie another's, or nobody's: with a weight of 0 they must not be
+  // Past the last key of a sequence lie another's, or none's: with a weight of 0 they must not be
   // NaN either. What lies past the tensor's end has come as zeros.
   __device__ void await_values() const {
     shared_.v_ring.wait_full(values_);
@@ -151,7 +151,7 @@ class Consumer {
     wgmma::pin(s);
   }
 
-  // A warp leaves what it has read, whoever has not yet.
+  // A warp leaves what it has read, whatever the others have read.
   __device__ void leave_keys(bool last) const {
     if (!rows_.leads()) return;
     shared_.k_ring.leave(step_);

@@ -140,7 +140,7 @@ __device__ inline int span(const Places& offsets, int batch, int& tokens) {
   return first;
 }
 
-// The tile of queries that comes next, and with it what to do: nobody waits for that here.
+// The tile of queries that comes next, and with it what to do: no thread waits for that here.
 template <class Tile>
 __device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Finder& finder,
                                 Job& job) {

@@ -1,4 +1,4 @@
-// Tensor maps by the driver's encoder, which the runtime finds: nobody links the driver.
+// Tensor maps by the driver's encoder, which the runtime finds: no program links the driver.
 
 #include "ops/attention/gpu/hopper/tensor_map.hpp"
 
