@@ -116,9 +116,12 @@ constexpr Variant kVariants[] = {
 std::span<const Variant> variants(Op op) {
   static const auto by_op = [] {
     std::array<std::vector<Variant>, kAllOps.size()> lists;
-    for (const Variant& v : ops::kVariants) {
-      for (const Op each : kAllOps) {
-        if ((v.ops & only(each)) != 0) lists[static_cast<std::size_t>(each)].push_back(v);
+    for (const Device device : {Device::cpu, Device::cuda}) {
+      for (const Variant& v : ops::kVariants) {
+        for (const Op each : kAllOps) {
+          const bool runs = v.device == device && (v.ops & only(each)) != 0;
+          if (runs) lists[static_cast<std::size_t>(each)].push_back(v);
+        }
       }
     }
     return lists;

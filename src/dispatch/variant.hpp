@@ -64,7 +64,7 @@ struct Variant {
   std::string (*yields)(const Problem&, const Machine&) = nullptr;
 };
 
-// All variants of an op, in reading order.
+// All variants of an op: a CPU's, then a GPU's; each in reading order, a walk first.
 std::span<const Variant> variants(Op op);
 const Variant* find_variant(Op op, std::string_view name);
 Status no_such_variant(Op op, std::string_view name);

@@ -355,7 +355,8 @@ TEST(ExpectTest, AReducedLossIsRoundedOnceAtTheEnd) {
   const Ran sum("cross_entropy 8x64 f16 reduction=sum fill=extremes");
   ASSERT_EQ(sum.out.size(), 1U);
   EXPECT_EQ(sum.out[0], kInf);
-  EXPECT_EQ(sum.expectation.out[0].value, kInf);
+  EXPECT_GT(sum.expectation.out[0].value, 65504);
+  EXPECT_EQ(wrong(sum.out, sum.expectation.out), 0U) << sum.expectation.out[0].value;
   const Ran rows("cross_entropy 8x64 f16 reduction=none fill=extremes seed=4");
   const Ran mean("cross_entropy 8x64 f16 reduction=mean fill=extremes seed=4");
   EXPECT_EQ(*std::max_element(rows.out.begin(), rows.out.end()), kInf);
