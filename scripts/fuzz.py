@@ -33,12 +33,14 @@ def command(
     program: pathlib.Path, target: str, folder: pathlib.Path, limit: list[str]
 ) -> list[str]:
     corpus, findings = folder / "corpus" / target, folder / "findings"
+    words = folder / "seeds" / f"{target}.dict"
     return [
         str(program),
         str(corpus),
         str(folder / "seeds" / target),
         f"-artifact_prefix={findings}/{target}-",
-        f"-dict={folder / 'seeds' / target}.dict",
+        # libFuzzer takes an empty dictionary for a missing one, and the API's inputs have no words.
+        *([f"-dict={words}"] if words.stat().st_size > 0 else []),
         f"-max_len={LONGEST.get(target, 4096)}",
         # Missing bytes are plain decisions: a short input is a dull call.
         *(["-len_control=0"] if target == "api" else []),

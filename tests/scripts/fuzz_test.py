@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -14,6 +15,22 @@ ENDED = """#2\tINITED cov: 100 ft: 101 corp: 1/1b exec/s: 0 rss: 40Mb
 stat::number_of_executed_units: 8192
 stat::average_exec_per_sec:     1024
 """
+
+
+class Command(unittest.TestCase):
+    def test_an_empty_dictionary_is_not_named(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "seeds").mkdir()
+            (folder / "seeds/npy.dict").write_text('"fortran_order"\n')
+            (folder / "seeds/api.dict").write_text("")
+
+            def words(target: str) -> list[str]:
+                line = fuzz.command(folder / "libfuzzer", target, folder, [])
+                return [word for word in line if word.startswith("-dict=")]
+
+            self.assertEqual(words("npy"), [f"-dict={folder}/seeds/npy.dict"])
+            self.assertEqual(words("api"), [])
 
 
 class Row(unittest.TestCase):
