@@ -116,7 +116,7 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	  --json results/$(MACHINE)/topk.json
 	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants auto --rest 100 \
 	  --json results/$(MACHINE)/attention.json
-	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants flash_mma --rest 50 \
+	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants gpu_flash --rest 50 \
 	  --json results/$(MACHINE)/attention_mma.json
 	$(program) bench --device cuda --workload workloads/perf_attention_ragged.txt --variants auto --rest 100 \
 	  --json results/$(MACHINE)/attention_ragged.json
@@ -124,7 +124,7 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	  --json results/$(MACHINE)/no_clusters.json
 	$(program) profile softmax --rows 4096 --cols 4096 --dtype f32,f16 \
 	  --json results/$(MACHINE)/softmax_profile.json
-	$(program) profile --problem "attention 2x16x2048x128 bf16" --variants flash_mma,hopper \
+	$(program) profile --problem "attention 2x16x2048x128 bf16" --variants gpu_flash,gpu_hopper \
 	  --json results/$(MACHINE)/attention_profile.json
 
 # The package has the library of the tree that is built already, or that is quick to build.

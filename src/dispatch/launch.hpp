@@ -25,8 +25,7 @@ using Launch =
     std::variant<CpuLaunch, gpu_rows::GroupLaunch, gpu_rows::BlockLaunch, gpu_rows::GridLaunch,
                  gpu_rows::WeightedLaunch, gpu_select::SelectLaunch, gpu_select::StreamLaunch,
                  gpu_select::LanesLaunch, gpu_select::SortLaunch, CpuAttentionLaunch,
-                 attention_launch::SimtLaunch, attention_launch::FlashLaunch,
-                 attention_launch::HopperLaunch
+                 gpu_attention::SimtLaunch, gpu_attention::FlashLaunch, gpu_attention::HopperLaunch
 #ifdef ONEPASS_HAS_WALK
                  ,
                  ops::softmax::WalkLaunch, ops::select::WalkLaunch, ops::attention::WalkLaunch

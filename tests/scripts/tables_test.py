@@ -237,7 +237,7 @@ class WalkTest(unittest.TestCase):
         results = [
             attention("naive", 800.0),
             attention("flash_wmma", 200.0),
-            attention("flash_mma", 50.0, role="ship"),
+            attention("gpu_flash", 50.0, role="ship"),
             copy,
             attention("naive", 900.0, problem="2x16x2048x128 bf16 causal"),
         ]
@@ -248,7 +248,7 @@ class WalkTest(unittest.TestCase):
         text = self.page.read_text(encoding="utf-8")
         for part in [
             "| naive | 800 | 12.3 | – |  |\n| flash_wmma | 200 | 12.3 | – | 4.00× |\n"
-            "| flash_mma | 50.0 | 12.3 | – |  |\n| copy | 5.00 | – | – |  |",
+            "| gpu_flash | 50.0 | 12.3 | – |  |\n| copy | 5.00 | – | – |  |",
             "| `attention 4x16x1024x64 f16` | 800 | 200 | **50.0** | 5.00 |",
             "| `attention 2x16x2048x128 bf16 causal` | **900** | – | – | – |",
         ]:
@@ -281,7 +281,7 @@ class WalkTest(unittest.TestCase):
         self.put_results(
             "attention",
             [
-                attention("hopper", 100.0, "4x16x1024x64 bf16 causal", chosen=True),
+                attention("gpu_hopper", 100.0, "4x16x1024x64 bf16 causal", chosen=True),
                 attention("cudnn_sdpa", 125.0, "4x16x1024x64 bf16 causal", role="peer"),
                 attention("gpu_decode", 50.0, "1x8x1x64 bf16 page=16", chosen=True),
             ],
@@ -289,7 +289,7 @@ class WalkTest(unittest.TestCase):
         self.walk("--write")
         text = self.page.read_text(encoding="utf-8")
         self.assertIn(
-            "| 4x16x1024x64 | bf16 causal | hopper | 100 | 12.3 | 1,000 | 125 | 1.25 |", text
+            "| 4x16x1024x64 | bf16 causal | gpu_hopper | 100 | 12.3 | 1,000 | 125 | 1.25 |", text
         )
         self.assertIn(
             "| 1x8x1x64 | bf16 page=16 | gpu_decode | 50.0 | 12.3 | 1,000 | – | – |", text

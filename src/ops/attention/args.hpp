@@ -128,7 +128,7 @@ ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std:
 }
 
 // The same for a whole sequence, as kernels want it: in 32 bits.
-ONEPASS_HD inline attention_tiles::Sight sight_of(const AttentionArgs& a, const Sequence& s) {
+ONEPASS_HD inline ops::attention::Sight sight_of(const AttentionArgs& a, const Sequence& s) {
   // As many keys before a query as there are, or as many after it as there are queries, are all.
   const auto at_most = [](std::int64_t window, std::int64_t all) {
     return static_cast<int>(window < all ? window : all);

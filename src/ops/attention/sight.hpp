@@ -14,7 +14,7 @@ inline constexpr std::int64_t kMost32 = std::numeric_limits<int>::max() / 2;
 
 }  // namespace onepass
 
-namespace onepass::attention_tiles {
+namespace onepass::ops::attention {
 
 // By value: what std::clamp refers to, a kernel would have in memory.
 ONEPASS_HD constexpr int between(int low, int x, int high) {
@@ -81,4 +81,4 @@ ONEPASS_HD inline KeyTiles key_tiles(const Sight& sight, int first_query, int ro
           seen.end / tile_keys};
 }
 
-}  // namespace onepass::attention_tiles
+}  // namespace onepass::ops::attention

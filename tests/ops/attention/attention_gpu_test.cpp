@@ -126,8 +126,8 @@ TEST_F(AttentionGpuTest, EveryTileUnderADiagonalIsThere) {
       EXPECT_TRUE(status.ok()) << status.message();
       return op.result();
     };
-    const Bits expected = found("flash_mma");
-    const Bits bits = found("hopper");
+    const Bits expected = found("gpu_flash");
+    const Bits bits = found("gpu_hopper");
     for (std::size_t i = 0; i < bits.size(); ++i) {
       const float x = to_float(BF16{bits[i]});
       const float y = to_float(BF16{expected[i]});
@@ -250,7 +250,7 @@ TEST_F(AttentionGpuTest, ScoresRiseByAnything) {
     there_o.poison();
     if (ragged) options.mask.lengths = Tensor{there_lengths.data(), DType::i32, {1}};
     options.lse = rows(there_lse.data());
-    options.variant = "hopper";
+    options.variant = "gpu_hopper";
     const Status status =
         attention(Context::cuda(), tensor(there_q.data(), dtype, kQueries),
                   tensor(there_k.data(), dtype, kKeys), tensor(there_v.data(), dtype, kKeys),
@@ -293,7 +293,7 @@ TEST_F(AttentionGpuTest, AnInfinityHidesNoNaN) {
   constexpr std::int64_t kKeys = 400, kDim = 64;
   for (const std::int64_t queries : {1, 4, 300}) {
     for (const std::int64_t zero : {std::int64_t{0}, std::int64_t{200}, kKeys - 1, kKeys}) {
-      for (const std::string_view variant : {"gpu_decode", "flash_mma", "hopper", "simt"}) {
+      for (const std::string_view variant : {"gpu_decode", "gpu_flash", "gpu_hopper", "gpu_simt"}) {
         if (variant == "gpu_decode" && queries > 16) continue;
         std::vector<float> ones(kKeys * kDim, 1), first(queries * kDim, 1);
         if (zero < kKeys) std::fill_n(ones.begin() + zero * kDim, kDim, 0.F);
@@ -341,7 +341,7 @@ TEST_F(AttentionGpuTest, AnotherSequenceChangesNoBits) {
     const auto tensor = [&](const Memory& m) {
       return Tensor{m.data(), DType::bf16, {kHeads, kTokens, kDim}};
     };
-    AttentionOptions options{.q_offsets = places, .kv_offsets = kv_places, .variant = "hopper"};
+    AttentionOptions options{.q_offsets = places, .kv_offsets = kv_places, .variant = "gpu_hopper"};
     options.scale = 1;  // and so far between maxima
     const Status status =
         attention(Context::cuda(), tensor(q), tensor(k), tensor(v), tensor(o), options);

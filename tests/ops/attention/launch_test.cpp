@@ -17,7 +17,7 @@
 namespace onepass {
 namespace {
 
-using attention_launch::FlashLaunch;
+using gpu_attention::FlashLaunch;
 
 FlashLaunch flash_of(const Problem& p, const Machine& m = h200()) {
   return std::get<FlashLaunch>(choose(p, m).launch);
@@ -25,7 +25,7 @@ FlashLaunch flash_of(const Problem& p, const Machine& m = h200()) {
 
 // Whole warpgroups of the first tile are before the first query, and none after the last.
 TEST(AttentionLaunchTest, TheFirstTileUnderADiagonalHasFewerQueries) {
-  using attention_launch::hopper_lead;
+  using gpu_attention::hopper_lead;
   EXPECT_EQ(hopper_lead({3, 128}, 6, 1024), 128);
   EXPECT_EQ(hopper_lead({3, 128}, 6, 1025), 64);
   EXPECT_EQ(hopper_lead({3, 128}, 6, 1152), 0);
@@ -39,7 +39,7 @@ TEST(AttentionLaunchTest, AThirdWarpgroupSavesARoundOrIsNotThere) {
                        bool invariant = false) {
     Problem p = attention_problem(batch, heads, heads, queries, queries, dim);
     p.batch_invariant = invariant;
-    return attention_launch::hopper(p, h200());
+    return gpu_attention::hopper(p, h200());
   };
   EXPECT_EQ(plan(1, 12, 1024, 64).tile.threads(), 3 * 128);  // 72 and 96 tiles
   EXPECT_EQ(plan(1, 12, 1024, 64).blocks, 96);
@@ -67,37 +67,37 @@ TEST(AttentionLaunchTest, DecodeHasAWarpForEachScheduler) {
 
 TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   const auto chosen = [](const Problem& p) { return std::string(choose(p, h200()).variant()); };
-  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 80)), "flash_mma");
-  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)), "flash_mma");  // keys are shared
-  EXPECT_EQ(chosen(attention_problem(1, 3, 3, 1024, 1024, 64)), "flash_mma");  // 24 tiles
-  EXPECT_EQ(chosen(attention_problem(1, 4, 4, 1024, 1024, 64)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(1, 8, 8, 512, 512, 64)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 128)), "flash_mma");
-  EXPECT_EQ(chosen(attention_problem(1, 2, 2, 1024, 1024, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 2048, 2048, 128)), "flash_mma");
-  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 4096, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 8192, 128)), "flash_mma");
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 80)), "gpu_flash");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 64)), "gpu_flash");  // keys are shared
+  EXPECT_EQ(chosen(attention_problem(1, 3, 3, 1024, 1024, 64)), "gpu_flash");  // 24 tiles
+  EXPECT_EQ(chosen(attention_problem(1, 4, 4, 1024, 1024, 64)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 8, 8, 512, 512, 64)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 1024, 1024, 128)), "gpu_flash");
+  EXPECT_EQ(chosen(attention_problem(1, 2, 2, 1024, 1024, 128)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 1, 1, 2048, 2048, 128)), "gpu_flash");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 4096, 128)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 32, 64, 8192, 128)), "gpu_flash");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 1, 8192, 128)), "gpu_decode");
   EXPECT_EQ(chosen(attention_problem(1, 32, 8, 4, 8192, 128)), "gpu_decode");
-  EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "flash_mma");
-  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 5, 8192, 128)), "flash_mma");  // heads together
-  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 64, 8192, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(64, 32, 32, 20, 8192, 128)), "hopper");
-  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "simt");
+  EXPECT_EQ(chosen(attention_problem(1, 32, 8, 5, 8192, 128)), "gpu_flash");
+  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 5, 8192, 128)), "gpu_flash");  // heads together
+  EXPECT_EQ(chosen(attention_problem(64, 32, 8, 64, 8192, 128)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(64, 32, 32, 20, 8192, 128)), "gpu_hopper");
+  EXPECT_EQ(chosen(attention_problem(4, 16, 16, 4096, 4096, 128, DType::f32)), "gpu_simt");
   Problem masked = attention_problem(4, 16, 16, 4096, 4096, 128);
   masked.attention.additive = true;
-  EXPECT_EQ(chosen(masked), "flash_mma");
+  EXPECT_EQ(chosen(masked), "gpu_flash");
   Machine ampere = h200();
   ampere.gpu.sm = 80;
-  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "flash_mma");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "gpu_flash");
   ampere.gpu.sm = 75;
-  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "simt");
+  EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "gpu_simt");
 }
 
 // As cudaOccupancyMaxActiveClusters says of an H200 with room for one block an SM, and for two.
 TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
-  using attention_launch::clustered_blocks;
+  using gpu_attention::clustered_blocks;
   EXPECT_EQ(clustered_blocks(132, 1), 132);
   EXPECT_EQ(clustered_blocks(132, 8), 15 * 8);
   EXPECT_EQ(clustered_blocks(132, 16), 7 * 16);
@@ -114,7 +114,7 @@ TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
   EXPECT_EQ(head.blocks, 8 * 8);
   EXPECT_EQ(head.scratch_bytes, 0U);
   const FlashLaunch many =
-      attention_launch::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
+      gpu_attention::mma(attention_problem(64, 32, 32, 4096, 4096, 128), h200());
   EXPECT_EQ(many.cluster, 1);
   EXPECT_EQ(many.parts, 1);
   Machine ampere = h200();
@@ -128,7 +128,7 @@ TEST(AttentionLaunchTest, ClustersShareKeysWhereTilesAreFew) {
 TEST(AttentionLaunchTest, PartsAreOfFewRows) {
   const auto sharing = [](std::int64_t heads, std::int64_t queries, std::int64_t keys, int dim) {
     const FlashLaunch plan =
-        attention_launch::mma(attention_problem(1, heads, heads, queries, keys, dim), h200());
+        gpu_attention::mma(attention_problem(1, heads, heads, queries, keys, dim), h200());
     return std::pair(plan.parts, plan.cluster);
   };
   EXPECT_EQ(sharing(8, 1024, 1024, 64), std::pair(1, 2));
@@ -142,7 +142,7 @@ TEST(AttentionLaunchTest, PartsAreOfFewRows) {
 // Keys are loaded by the 128 where a head has dim 64 or 192 and its rows' keys are one block's;
 // what is planned with is what the kernel takes.
 TEST(AttentionLaunchTest, TilesDoubleWhereNobodySharesThem) {
-  using namespace attention_launch;
+  using namespace gpu_attention;
   const auto bytes = [](Problem p, auto&& change) {
     change(p);
     return mma(p, h200()).shared_bytes;
@@ -190,7 +190,7 @@ TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
   EXPECT_EQ(one.cluster, 1);
   EXPECT_GE(one.blocks, 8 * 16);
   EXPECT_GE(flash_of(attention_problem(1, 32, 8, 1, 8192, 128)).blocks, 119);  // of 132
-  EXPECT_EQ(one.part_keys % attention_launch::kFlashKeys, 0);
+  EXPECT_EQ(one.part_keys % gpu_attention::kFlashKeys, 0);
   EXPECT_GE(one.part_keys * one.parts, 131072);
   EXPECT_LT(one.part_keys * (one.parts - 1), 131072);
   EXPECT_EQ(one.threads, 4 * 32);  // of whom each warp leaves what it found
@@ -204,11 +204,11 @@ TEST(AttentionLaunchTest, DecodeCutsKeysUntilEverySmHasABlock) {
 // Where a row has few parts their warps do not join what they found; where it has many, or one,
 // they do, and where the cut is given and a row's bits shall not depend on how many there are.
 TEST(AttentionLaunchTest, WarpsOfFewPartsLeaveWhatTheyFound) {
-  EXPECT_EQ(attention_launch::left_by_part(1, 4), 1);
-  EXPECT_EQ(attention_launch::left_by_part(2, 4), 4);
-  EXPECT_EQ(attention_launch::left_by_part(32, 4), 4);
-  EXPECT_EQ(attention_launch::left_by_part(33, 4), 1);
-  EXPECT_EQ(attention_launch::left_by_part(16, 1), 1);
+  EXPECT_EQ(gpu_attention::left_by_part(1, 4), 1);
+  EXPECT_EQ(gpu_attention::left_by_part(2, 4), 4);
+  EXPECT_EQ(gpu_attention::left_by_part(32, 4), 4);
+  EXPECT_EQ(gpu_attention::left_by_part(33, 4), 1);
+  EXPECT_EQ(gpu_attention::left_by_part(16, 1), 1);
   const std::size_t of_part = std::size_t{32} * 129 * 4;
   Problem p = attention_problem(1, 32, 8, 1, 8192, 128);
   p.attention.split = 1024;
@@ -255,7 +255,7 @@ TEST(AttentionLaunchTest, BatchInvariantPlansDoNotLookAtTheBatch) {
 TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
   Problem p = attention_problem(4, 8, 8, 100, 1000, 64);
   p.attention.split = 100;
-  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");  // the Hopper kernel does not cut
+  EXPECT_EQ(choose(p, h200()).variant(), "gpu_flash");  // the Hopper kernel does not cut
   const FlashLaunch plan = flash_of(p);
   EXPECT_EQ(plan.part_keys, 128);
   EXPECT_EQ(plan.parts, 8);
@@ -267,35 +267,35 @@ TEST(AttentionLaunchTest, APartIsWhatWasAskedForInTiles) {
 TEST(AttentionLaunchTest, ManyShortSequencesAreNotTooMany) {
   Problem p = attention_problem(512, 32, 8, 1 << 20, 1 << 20, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
-  EXPECT_EQ(attention_launch::hopper_tiles(p.attention), 32 * ((1 << 20) / 128 + 512));
-  EXPECT_EQ(choose(p, h200()).variant(), "hopper");
+  EXPECT_EQ(gpu_attention::hopper_tiles(p.attention), 32 * ((1 << 20) / 128 + 512));
+  EXPECT_EQ(choose(p, h200()).variant(), "gpu_hopper");
   p.attention.page = 16;
-  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");
+  EXPECT_EQ(choose(p, h200()).variant(), "gpu_flash");
 }
 
 // A query a sequence, side by side: a tile of one head would have one row.
 TEST(AttentionLaunchTest, PackedDecodeHasItsHeadsTogether) {
   Problem p = attention_problem(64, 32, 8, 64, 64 * 8192, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
-  EXPECT_EQ(choose(p, h200()).variant(), "flash_mma");
+  EXPECT_EQ(choose(p, h200()).variant(), "gpu_flash");
   p.batch_invariant = true;
-  EXPECT_EQ(choose(p, h200()).variant(), "hopper");
+  EXPECT_EQ(choose(p, h200()).variant(), "gpu_hopper");
 }
 
 // How long sequences are, the GPU knows: the tile does not depend on what they are together.
 TEST(AttentionLaunchTest, RaggedSequencesHaveOneTile) {
   Problem p = attention_problem(2, 8, 8, 4096, 4096, 128);
   p.attention.q_offsets = p.attention.kv_offsets = true;
-  const attention_launch::HopperTile few = attention_launch::hopper_tile(p.attention);
+  const gpu_attention::HopperTile few = gpu_attention::hopper_tile(p.attention);
   p.attention.keys = p.attention.queries = 1 << 20;
-  EXPECT_EQ(attention_launch::hopper_tile(p.attention), few);
+  EXPECT_EQ(gpu_attention::hopper_tile(p.attention), few);
 }
 
 TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {
   const auto no = [](auto&& change) {
     Problem p = attention_problem(1, 8, 8, 256, 256, 128);
     change(p);
-    return attention_launch::refuse_hopper(p, h200());
+    return gpu_attention::refuse_hopper(p, h200());
   };
   EXPECT_EQ(no([](Problem&) {}), "");
   EXPECT_NE(no([](Problem& p) { p.attention.dim = 80; }), "");

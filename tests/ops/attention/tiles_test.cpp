@@ -16,12 +16,12 @@
 namespace onepass {
 namespace {
 
-using attention_tiles::key_tiles;
-using attention_tiles::KeyTiles;
-using attention_tiles::Schedule;
-using attention_tiles::Sight;
-using attention_tiles::Walk;
-using attention_tiles::Work;
+using ops::attention::key_tiles;
+using ops::attention::KeyTiles;
+using ops::attention::Schedule;
+using ops::attention::Sight;
+using ops::attention::Walk;
+using ops::attention::Work;
 
 std::vector<Sight> sights() {
   std::vector<Sight> all;
@@ -69,7 +69,7 @@ TEST(AttentionTilesTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
 TEST(AttentionTilesTest, RowsSeeTogetherWhatEachOfThemSees) {
   for (const Sight& s : sights()) {
     for (int first = 0; first < s.queries; first += 16) {
-      const attention_tiles::SightOfRows rows = attention_tiles::of_rows(s, first, 16);
+      const ops::attention::SightOfRows rows = ops::attention::of_rows(s, first, 16);
       const int last = std::min(first + 16, s.queries);
       for (int key = 0; key < s.keys; ++key) {
         int count = 0;
@@ -157,7 +157,7 @@ TEST(AttentionTilesTest, BlocksUnderADiagonalAreDoneTogether) {
                                     {64, 1.01},
                                     {128, 1.01}}) {
     const Schedule schedule = Schedule::in_pairs(tiles, 2048 / tiles, kBlocks,
-                                                 attention_launch::hopper_rounds_left(128, tiles));
+                                                 gpu_attention::hopper_rounds_left(128, tiles));
     std::vector<double> load(kBlocks);
     for (int block = 0; block < kBlocks; ++block) {
       for (Walk walk(schedule, block, kBlocks); !walk.done(); walk.advance()) {

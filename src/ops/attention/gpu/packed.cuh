@@ -26,7 +26,7 @@ inline Divisor sharing_of(const AttentionArgs& a) {
 struct PackedRows {
   const AttentionArgs& a;
   Sequence s;
-  attention_tiles::Sight sight;
+  Sight sight;
   std::int64_t b;
   int kv_head;
   Divisor sharing;
@@ -50,10 +50,10 @@ struct PackedRows {
     return {{sight.begin(q[0]), sight.begin(q[1])}, {sight.end(q[0]), sight.end(q[1])}};
   }
 
-  __device__ attention_tiles::KeyTiles key_tiles(int first_row, int rows, int keys) const {
-    const int last = attention_tiles::between(0, first_row + rows, count()) - 1;
+  __device__ KeyTiles key_tiles(int first_row, int rows, int keys) const {
+    const int last = between(0, first_row + rows, count()) - 1;
     const int first_query = query(first_row);
-    return attention_tiles::key_tiles(sight, first_query, query(last) - first_query + 1, keys);
+    return key_tiles(sight, first_query, query(last) - first_query + 1, keys);
   }
 };
 

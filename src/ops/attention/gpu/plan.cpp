@@ -2,10 +2,10 @@
 
 #include "core/reasons.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 Plan SimtLaunch::plan() const {
   return {.threads = threads, .blocks = blocks, .details = text_of("shared=", shared_bytes)};
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

@@ -9,7 +9,7 @@
 #include "onepass/plan.hpp"
 #include "ops/attention/sight.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 inline constexpr std::int64_t kFewRows = 16;  // of a kv head, that one warp has
 
@@ -57,4 +57,4 @@ inline std::string refuse_simt(const Problem& p, const Machine& m) {
   return refuse_size(p.attention, simt(p, m), m);
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

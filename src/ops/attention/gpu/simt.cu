@@ -1,8 +1,8 @@
-// attention/simt: without tensor cores, in float32 throughout.
+// attention/gpu_simt: without tensor cores, in float32 throughout.
 //
 // Idea    a warp a row. Its lanes have a key each for the scores and some columns each for the
 //         sums; the rows of a block share keys and values in shared memory, as floats.
-// Versus  flash_mma: products of f32 are not rounded to 16 bits.
+// Versus  gpu_flash: products of f32 are not rounded to 16 bits.
 // Bytes   q and o once; k and v once for eight rows.
 // Limits  any GPU; f32, f16, bf16; every option, any dim, any stride.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
@@ -53,7 +53,8 @@ __device__ inline float logit(const PackedRows& rows, const QueryMasks& masks, f
 }
 
 __global__ void __launch_bounds__(kWarps* kLanes)
-    simt(const __grid_constant__ AttentionArgs a, const Divisor sharing, std::int64_t tiles) {
+    simt_kernel(const __grid_constant__ AttentionArgs a, const Divisor sharing,
+                std::int64_t tiles) {
   extern __shared__ float memory[];
   await_previous();
   const int dim = a.dim;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kWarps* kLanes)
 
   State<float> state = first_state(a, head);
   float o[kColumns] = {};
-  const attention_tiles::KeyTiles keys = rows.key_tiles(first_row, kWarps, kKeys);
+  const KeyTiles keys = rows.key_tiles(first_row, kWarps, kKeys);
   for (int tile = keys.begin; tile < keys.end; ++tile) {
     __syncthreads();
     for (int i = warp; i < kKeys; i += kWarps) {
@@ -126,14 +127,14 @@ __global__ void __launch_bounds__(kWarps* kLanes)
 
 }  // namespace
 
-Status gpu_simt(const AttentionArgs& a, const attention_launch::SimtLaunch& planned) {
+Status gpu_simt(const AttentionArgs& a, const gpu_attention::SimtLaunch& planned) {
   const Divisor sharing = sharing_of(a);
   const std::int64_t tiles = (a.queries * sharing + kWarps - 1) / kWarps;
   return launch({.queue = a.queue,
                  .blocks = planned.blocks,
                  .threads = planned.threads,
                  .shared_bytes = planned.shared_bytes},
-                "simt", simt, a, sharing, tiles);
+                "gpu_simt", simt_kernel, a, sharing, tiles);
 }
 
 }  // namespace onepass::ops::attention

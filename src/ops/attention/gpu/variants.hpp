@@ -7,6 +7,6 @@
 
 namespace onepass::ops::attention {
 
-Status gpu_simt(const AttentionArgs& args, const attention_launch::SimtLaunch& launch);
+Status gpu_simt(const AttentionArgs& args, const gpu_attention::SimtLaunch& launch);
 
 }  // namespace onepass::ops::attention

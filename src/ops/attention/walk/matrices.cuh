@@ -36,8 +36,7 @@ Matrices<T> matrices_of(const Attention<T>& a, std::byte* workspace) {
           matrix(Type<float>{}, s.sums, a.heads, s.queries, s.columns), static_cast<int>(s.keys)};
 }
 
-// ---- rows of scores
-// -------------------------------------------------------------------------------
+// ---- rows of scores -----------------------------------------------------------------------------
 
 // The query that a block has, and its rows.
 template <class T>
@@ -81,8 +80,7 @@ Status launch_rows(void (*kernel)(Attention<T>, Matrices<T>), const Attention<T>
   return launch_status("attention's walk");
 }
 
-// ---- before and after the softmax
-// -----------------------------------------------------------------
+// ---- before and after the softmax ---------------------------------------------------------------
 
 inline constexpr int kTurn = 32;  // rows and columns that a block turns
 inline constexpr int kTurnRows = 8;

@@ -13,8 +13,7 @@ namespace onepass::ops::attention {
 
 namespace geometry {
 
-// ---- 00 to 02: scores in memory
-// --------------------------------------------------------------------
+// ---- 00 to 02: scores in memory -----------------------------------------------------------------
 
 // What a walk through small shapes needs, and no more: 8 GiB are one head of 37,000 tokens.
 inline constexpr std::size_t kMostScratch = std::size_t{8} << 30;
@@ -57,8 +56,7 @@ inline WalkLaunch tuned(const Problem& p, const Machine&) {
   return rows_in_memory(p, kTunedThreads, fused_bytes(p.attention));
 }
 
-// ---- 03: scores in shared memory
-// -------------------------------------------------------------------
+// ---- 03: scores in shared memory ----------------------------------------------------------------
 
 // Queries, keys or values, sums; scores and weights.
 constexpr std::size_t flash_bytes(int dim) {
@@ -73,8 +71,7 @@ inline WalkLaunch flash(const Problem& p, const Machine&) {
           .shared_bytes = flash_bytes(a.dim)};
 }
 
-// ---- limits
-// ----------------------------------------------------------------------------------------
+// ---- limits -------------------------------------------------------------------------------------
 
 // Of all four.
 inline std::string refuse_walk(const Problem& p, const Machine& m) {

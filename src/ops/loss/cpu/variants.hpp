@@ -7,8 +7,8 @@
 
 namespace onepass::ops::loss {
 
-Status cpu_cross_entropy(const RowArgs& args,
-                         const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
+Status cpu_row(const RowArgs& args,
+               const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
 
 // Where classes have weights, or probabilities as targets.
 Status cpu_weighted(const RowArgs& args, const CpuLaunch& launch);

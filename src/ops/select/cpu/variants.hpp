@@ -8,8 +8,8 @@
 namespace onepass::ops::select {
 
 Status cpu_unfused(const RowArgs& args, const CpuLaunch& launch);
-Status cpu_select(const RowArgs& args,
-                  const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
-Status cpu_gate(const RowArgs& args, const CpuLaunch& launch);
+Status cpu_row(const RowArgs& args,
+               const CpuLaunch& launch);  // cpu_row, and cpu_split with split > 1
+Status cpu_gate_row(const RowArgs& args, const CpuLaunch& launch);
 
 }  // namespace onepass::ops::select

@@ -18,10 +18,10 @@ namespace {
 
 template <class Row>
 __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
-    choose_rows(const __grid_constant__ typename Row::Args args,
-                const __grid_constant__ CommonOf<typename Row::Place> common,
-                const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
-                const __grid_constant__ Meeting meeting) {
+    block_rows(const __grid_constant__ typename Row::Args args,
+               const __grid_constant__ CommonOf<typename Row::Place> common,
+               const __grid_constant__ TopkOutputsAt<typename Row::Place> out,
+               const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ Team::Shared shared;
   __shared__ BlockFold<Add<float>>::Scratch sums;
@@ -41,11 +41,11 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
 
 }  // namespace
 
-Status gpu_select(const RowArgs& args, const gpu_select::SelectLaunch& select) {
+Status gpu_block(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_stored(args, [&]<class In>(Type<In>) {
     return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
       using Place = typename Row::Place;
-      return launch_select(choose_rows<Row>, "topk", args, select,
+      return launch_select(block_rows<Row>, "topk", args, select,
                            common_of<Place>(args, temperature_of(args), select),
                            outputs_of<Place>(args));
     });

@@ -63,8 +63,7 @@ constexpr int small_threads(std::int64_t k) {
   return std::min(kMostThreads, std::max(least_threads(k), power_of_two_from(k + k / 2)));
 }
 
-// ---- launches
-// ------------------------------------------------------------------------------------------------
+// ---- launches -----------------------------------------------------------------------------------
 
 // A block, a cluster, or blocks all over the GPU per row.
 struct SelectLaunch {
@@ -118,8 +117,7 @@ struct SortLaunch {
   bool operator==(const SortLaunch&) const = default;
 };
 
-// ---- from a problem to its launch
-// ------------------------------------------------------------------------------
+// ---- from a problem to its launch ---------------------------------------------------------------
 
 // Of a block: the stages; keys that were offered; the places of packs that have candidates; a tally
 // of each warp of its cluster. Keys to be ordered lie where the stages were, but in a cluster
@@ -210,8 +208,7 @@ inline SelectLaunch cluster(const Problem& p, const Machine& m) {
   return cluster_of(p, m, split, large_threads(p, split));
 }
 
-// ---- a cluster a row that guesses how many of the K each block has (guess.cuh)
-// ---------------------------------
+// ---- a cluster a row that guesses how many of the K each block has (guess.cuh) ------------------
 
 inline constexpr int kGuessKeys = 256;  // that all blocks send
 inline constexpr int kGuessThreads = 256;
@@ -281,8 +278,7 @@ inline SortLaunch sort(const Problem& p, const Machine&) {
   return launch;
 }
 
-// ---- float64: a block a row, digit by digit (wide.cu)
-// ------------------------------------------------------
+// ---- float64: a block a row, digit by digit (wide.cu) -------------------------------------------
 
 inline constexpr int kWideDigits = 256;
 inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index
@@ -295,8 +291,7 @@ inline SortLaunch wide(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// ---- a few lanes a row: gates, and short rows
-// ---------------------------------------------------------------
+// ---- a few lanes a row: gates, and short rows ---------------------------------------------------
 
 inline constexpr int kGateThreads = 256;
 inline constexpr int kGateBlocks = 3;  // on a processor at least

@@ -20,10 +20,10 @@ static_assert(gpu_select::kMostGuessed < kUnlessAsked);
 
 template <class Row, int Share>
 __global__ void __launch_bounds__(gpu_select::kGuessThreads, 2)
-    sample_guesses(const __grid_constant__ typename Row::Args args,
-                   const __grid_constant__ CommonOf<FlatPlace> common,
-                   const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
-                   const __grid_constant__ Meeting meeting) {
+    sample_guess_rows(const __grid_constant__ typename Row::Args args,
+                      const __grid_constant__ CommonOf<FlatPlace> common,
+                      const __grid_constant__ SampleOptionsOfRows<FlatPlace> options,
+                      const __grid_constant__ Meeting meeting) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ typename Guess<Row, Share>::Shared guessed;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(gpu_select::kGuessThreads, 2)
 
 Status gpu_sample_guess(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_guess(args, select, [&]<class Row, int Share>() {
-    return launch_select(sample_guesses<Row, Share>, "gpu_guess", args, select,
+    return launch_select(sample_guess_rows<Row, Share>, "gpu_guess", args, select,
                          common_of<FlatPlace>(args, args.select->temperature, select),
                          sample_options<FlatPlace>(*args.select, args, gpu_select::kMostGuessed));
   });

@@ -2,8 +2,8 @@
 //
 // Idea    candidates come as gpu_stream's do, as many as top_k; one warp filters them and
 //         lets the rest race.
-// Versus  sample.cu: rows stream through warps in place of blocks that wait at every stage, and
-//         there are always enough candidates, so that no row is read again.
+// Versus  sample_block.cu: rows stream through warps in place of blocks that wait at every stage,
+//         and there are always enough candidates, so that no row is read again.
 // Bytes   x once.
 // Limits  one top_k from 1 to 128, and less than all columns, or a temperature of 0; f32, f16,
 //         bf16; dense rows, a positive scale.
@@ -21,9 +21,9 @@ static_assert(gpu_select::kMostSampleStream < kUnlessAsked);
 
 template <class Row, class Warps>
 __global__ void __launch_bounds__(Warps::kMostThreads, Warps::kBlocksAtOnce)
-    sample_streams(const __grid_constant__ typename Row::Args args,
-                   const __grid_constant__ CommonOf<FlatPlace> common,
-                   const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
+    sample_stream_rows(const __grid_constant__ typename Row::Args args,
+                       const __grid_constant__ CommonOf<FlatPlace> common,
+                       const __grid_constant__ SampleOptionsOfRows<FlatPlace> options) {
   await_previous();
   const std::int64_t at = common.first_row + cluster::index();
   const Draw draw(common, options, at);
@@ -40,7 +40,7 @@ Status gpu_sample_stream(const RowArgs& args, const gpu_select::StreamLaunch& st
   return with_stream(args, stream, [&]<class Row, class Warps>(Type<Row>, Type<Warps>) {
     const auto options = sample_options<FlatPlace>(*args.select, args,
                                                    static_cast<int>(gpu_select::kMostSampleStream));
-    return launch_rows(sample_streams<Row, Warps>, "gpu_stream", args, stream,
+    return launch_rows(sample_stream_rows<Row, Warps>, "gpu_stream", args, stream,
                        common_of<FlatPlace>(args, args.select->temperature), options);
   });
 }

@@ -9,7 +9,7 @@
 namespace onepass::ops::select {
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const gpu_select::SelectLaunch& select);
+Status gpu_sample_block_of(const RowArgs& args, const gpu_select::SelectLaunch& select);
 
 // Calls body(Type<In>) with the stored type of x.
 template <class Body>

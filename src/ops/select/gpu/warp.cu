@@ -1,6 +1,6 @@
 // topk/gpu_warp: short rows, eight lanes or a warp each.
 //
-// Idea    the row in the registers of a few lanes, as gate.cu has it, with a target's
+// Idea    the row in the registers of a few lanes, as gate_warp.cu has it, with a target's
 //         place beside it.
 // Versus  gpu_block: no block, no barrier.
 // Bytes   x once.

@@ -30,8 +30,7 @@ inline WalkLaunch lists_in_one_read(const Problem& p, const Machine&) {
   return {.blocks = blocks_for(p.rows), .threads = kListThreads, .resident = true};
 }
 
-// ---- limits
-// ---------------------------------------------------------------------------------------
+// ---- limits -------------------------------------------------------------------------------------
 
 inline std::string refuse_walk(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";

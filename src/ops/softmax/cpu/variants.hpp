@@ -12,6 +12,6 @@ Status cpu_short(const RowArgs& args, const CpuLaunch& launch);
 Status cpu_row(const RowArgs& args,
                const CpuLaunch& launch);  // cpu_split is the same with split > 1
 Status cpu_lanes(const RowArgs& args, const CpuLaunch& launch);
-Status cpu_backward(const RowArgs& args, const CpuLaunch& launch);
+Status cpu_backward_row(const RowArgs& args, const CpuLaunch& launch);
 
 }  // namespace onepass::ops::softmax

@@ -1,6 +1,6 @@
-// What was left of a row by all who saw some of its keys, as one: a block a row. An lse is a logit
-// and the mean beside it a value, so this is attention once more. Always in the same order,
-// whichever was done first.
+// The second pass of split-KV: merges the partial (o, lse) of every part of the keys, a block per
+// row. An lse is a logit and the mean beside it a value, so this is attention once more. Partials
+// are merged in the order of their keys, whichever was finished first.
 
 #include <cuda_runtime.h>
 
@@ -19,15 +19,15 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMostGroups = 8;
-constexpr int kTogether = 8;  // values of a thread that are under way
+constexpr int kTogether = 8;  // loads of a thread in flight
 
-// Threads in groups of as many as a row has fours: each group sums every so-manieth value, and the
-// first all groups.
-struct JoinPlaces {
-  Divisor queries, heads;  // of a row's number
+// Threads come in groups, a thread for each four columns. Group g sums partials g, g + groups, …;
+// then the first group sums the groups.
+struct CombineGrid {
+  Divisor queries, heads;  // take a row's number apart
   Divisor fours, groups;
 
-  explicit JoinPlaces(const AttentionArgs& a)
+  explicit CombineGrid(const AttentionArgs& a)
       : queries(static_cast<int>(a.queries)),
         heads(static_cast<int>(a.heads)),
         fours(a.dim / 4),
@@ -35,7 +35,8 @@ struct JoinPlaces {
 };
 
 __global__ void __launch_bounds__(kThreads)
-    join(const __grid_constant__ AttentionArgs a, const Parts parts, const JoinPlaces grid) {
+    combine_kernel(const __grid_constant__ AttentionArgs a, const Partials partials,
+                   const CombineGrid grid) {
   __shared__ Four of_groups[kThreads];
   const auto thread = static_cast<int>(threadIdx.x);
   const auto row = static_cast<int>(blockIdx.x);
@@ -44,13 +45,13 @@ __global__ void __launch_bounds__(kThreads)
   const int batch = row / grid.queries / grid.heads;
   const int group = thread / grid.fours;
   const int column = thread % grid.fours * 4;
-  const int left = parts.left();
+  const int left = partials.left();
   const int count = group < grid.groups ? (left - group + grid.groups - 1) / grid.groups : 0;
-  const float* const logits = parts.lse + row;
-  const float* const means = parts.means + parts.place(group, row) * parts.dim + column;
-  const std::int64_t step = grid.groups * parts.rows;  // from one of a group's to the next
+  const float* const logits = partials.lse + row;
+  const float* const means = partials.means + partials.place(group, row) * partials.dim + column;
+  const std::int64_t step = grid.groups * partials.rows;  // from one partial of a group to its next
   await_previous();
-  if (a.q_offsets && query >= a.q_offsets[a.batch]) return;  // of no sequence
+  if (a.q_offsets && query >= a.q_offsets[a.batch]) return;  // past the last sequence
 
   Four values[kTogether];
   float own[kTogether];
@@ -58,15 +59,16 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
       const bool there = first + i < count;
-      own[i] = there ? logits[group * parts.rows + (first + i) * step] : minus_infinity<float>();
-      if (there) values[i] = *reinterpret_cast<const Four*>(means + (first + i) * step * parts.dim);
+      own[i] = there ? logits[group * partials.rows + (first + i) * step] : minus_infinity<float>();
+      if (there)
+        values[i] = *reinterpret_cast<const Four*>(means + (first + i) * step * partials.dim);
     }
   };
-  load(0);  // on their way while the row's state is worked out, by every warp
+  load(0);  // in flight while every warp merges the row's states
   State<float> seen = identity<float>();
 #pragma unroll 1
   for (int i = thread % kWarp; i < left; i += kWarp) {
-    seen = merge(seen, leaf(logits[i * parts.rows]));
+    seen = merge(seen, leaf(logits[i * partials.rows]));
   }
   seen = group_fold(seen, Merge<float>(), kWarp);
 
@@ -77,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
       const float weight = rescale(seen.m, own[i]);
-      if (weight != 0) sum = sum + values[i] * weight;  // else the mean may be NaN all the same
+      if (weight != 0) sum = sum + values[i] * weight;  // where it is 0, the mean may be NaN
     }
   }
   of_groups[thread] = sum;
@@ -94,9 +96,9 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-Status join_parts(const AttentionArgs& a, const Parts& parts) {
-  return launch({.queue = a.queue, .blocks = parts.rows, .threads = kThreads}, "join", join, a,
-                parts, JoinPlaces(a));
+Status combine(const AttentionArgs& a, const Partials& partials) {
+  return launch({.queue = a.queue, .blocks = partials.rows, .threads = kThreads}, "combine",
+                combine_kernel, a, partials, CombineGrid(a));
 }
 
 }  // namespace onepass::ops::attention

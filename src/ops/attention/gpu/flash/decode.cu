@@ -5,10 +5,10 @@
 //         own keys on their way: the warps of a block take tiles of keys in turn and join what
 //         they found in shared memory. Where blocks are fewer than SMs, keys are cut into parts
 //         that a second launch joins.
-// Versus  flash_mma: the same kernel with one warp a team, which is what the memory wants when
+// Versus  gpu_flash: the same kernel with one warp a team, which is what the memory wants when
 //         there is little to compute.
 // Bytes   k and v once; the parts' sums once more.
-// Limits  as flash_mma; up to 16 rows a kv head.
+// Limits  as gpu_flash; up to 16 rows a kv head.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 //
 // The kernel is mainloop.cuh's; dim_*.cu compile it.
@@ -17,7 +17,7 @@
 
 namespace onepass::ops::attention {
 
-Status gpu_decode(const AttentionArgs& args, const attention_launch::FlashLaunch& launch) {
+Status gpu_decode(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch) {
   return with_dim(args.dim, [&]<int Dim>() { return gpu_decode_of<Dim>(args, launch); });
 }
 

@@ -1,10 +1,10 @@
-// The kernels of prefill.cu and decode.cu for dims up to 192.
+// The kernels of flash.cu and decode.cu for dims up to 192.
 
 #include "ops/attention/gpu/flash/launch.cuh"
 
 namespace onepass::ops::attention {
 
-template Status flash_mma_of<192>(const AttentionArgs&, const attention_launch::FlashLaunch&);
-template Status gpu_decode_of<192>(const AttentionArgs&, const attention_launch::FlashLaunch&);
+template Status gpu_flash_of<192>(const AttentionArgs&, const gpu_attention::FlashLaunch&);
+template Status gpu_decode_of<192>(const AttentionArgs&, const gpu_attention::FlashLaunch&);
 
 }  // namespace onepass::ops::attention

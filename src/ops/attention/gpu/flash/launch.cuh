@@ -1,4 +1,4 @@
-// The launches of flash_mma and gpu_decode for one dim.
+// The launches of gpu_flash and gpu_decode for one dim.
 #pragma once
 
 #include "ops/attention/gpu/flash/mainloop.cuh"
@@ -8,7 +8,7 @@ namespace onepass::ops::attention {
 
 // The dims that both are compiled for, and of v the columns that a block sums.
 template <int Dim>
-inline constexpr attention_launch::FlashDims kFlashDims = attention_launch::flash_dims(Dim);
+inline constexpr gpu_attention::FlashDims kFlashDims = gpu_attention::flash_dims(Dim);
 
 template <class Launch>
 Status with_flash_dtype(const AttentionArgs& args, Launch launch) {
@@ -18,13 +18,13 @@ Status with_flash_dtype(const AttentionArgs& args, Launch launch) {
 // With tiles of as many keys as planned. What is not usual has the smaller ones: a kernel for it is
 // long to compile.
 template <int Dim>
-Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaunch& planned) {
-  constexpr attention_launch::FlashDims kDims = kFlashDims<Dim>;
-  constexpr int kWarps = attention_launch::flash_threads(kDims) / 32;
-  constexpr int kRowTiles = attention_launch::flash_rows(kDims) / 16 / kWarps;
+Status gpu_flash_of(const AttentionArgs& args, const gpu_attention::FlashLaunch& planned) {
+  constexpr gpu_attention::FlashDims kDims = kFlashDims<Dim>;
+  constexpr int kWarps = gpu_attention::flash_threads(kDims) / 32;
+  constexpr int kRowTiles = gpu_attention::flash_rows(kDims) / 16 / kWarps;
   using Few = Shape<Dim, kDims.columns, kWarps, kRowTiles>;
   return with_flash_dtype(args, [&]<class Stored>(Type<Stored>) {
-    if constexpr (attention_launch::can_double(kFlashDims<Dim>)) {
+    if constexpr (gpu_attention::can_double(kFlashDims<Dim>)) {
       using Twice = Shape<Dim, kFlashDims<Dim>.columns, kWarps, kRowTiles, 2 * Few::kKeys>;
       if (planned.tile_keys == Twice::kKeys && takes_usual(args, planned)) {
         return launch_flash<Stored, Twice>(args, planned);
@@ -35,7 +35,7 @@ Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaun
 }
 
 template <int Dim>
-Status gpu_decode_of(const AttentionArgs& args, const attention_launch::FlashLaunch& planned) {
+Status gpu_decode_of(const AttentionArgs& args, const gpu_attention::FlashLaunch& planned) {
   return with_flash_dtype(args, [&]<class Stored>(Type<Stored>) {
     return launch_flash<Stored, Shape<Dim, kFlashDims<Dim>.columns, 1, 1>>(args, planned);
   });

@@ -142,7 +142,7 @@ __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int f
                                     bool aligned) {
   const Heads& operand = rows.a.q;
   const auto* q = static_cast<const Stored*>(operand.data);
-  if (Rows > attention_launch::kFewRows && aligned && rows.sharing == 1) {
+  if (Rows > gpu_attention::kFewRows && aligned && rows.sharing == 1) {
     const Stored* own = q + operand.offset(rows.b, rows.kv_head, rows.s.q_first);
     copy_piece<Stored, Columns, Rows, Threads>(tile, Tokens<Stored>(own, operand.token), first,
                                                rows.count(), rows.a.dim);

@@ -1,5 +1,5 @@
 // Flash attention by the tensor cores of one warp at a time: the kernel of
-// flash_mma and gpu_decode.
+// gpu_flash and gpu_decode.
 #pragma once
 
 #include "core/cuda/dependent.cuh"
@@ -15,16 +15,16 @@ namespace onepass::ops::attention {
 // A team: warps that share rows and keys. A block has one of several warps, or some of one warp
 // each, all with the same rows and with keys of their own. Dim is what q and k have, Columns what a
 // block sums of v: all, but where their sums would be too many for the registers.
-template <int Dim, int Columns, int Warps, int RowTiles, int Keys = attention_launch::kFlashKeys>
+template <int Dim, int Columns, int Warps, int RowTiles, int Keys = gpu_attention::kFlashKeys>
 struct Shape {
   static constexpr int kDim = Dim;
   static constexpr int kColumns = Columns;
   static constexpr int kColumnParts = Dim / Columns;  // dims up to half have kernels of their own
   static constexpr int kThreads = Warps * 32;         // a team
   static constexpr bool kAlone = Warps == 1;
-  static constexpr bool kTwice = Keys > attention_launch::kFlashKeys;
+  static constexpr bool kTwice = Keys > gpu_attention::kFlashKeys;
   static constexpr bool kShares = !kAlone && !kTwice;  // keys, in a cluster
-  static constexpr int kMostThreads = kAlone ? 32 * attention_launch::kMostTeams : kThreads;
+  static constexpr int kMostThreads = kAlone ? 32 * gpu_attention::kMostTeams : kThreads;
   static constexpr int kRowTiles = RowTiles;                // of 16 rows, a warp
   static constexpr bool kFull = Columns * RowTiles >= 256;  // of what registers can hold
   // Of q, steps of 16 columns that stay in registers: where a warp has one tile of rows, shared
@@ -39,8 +39,8 @@ struct Shape {
   using FoundThere = Found<kRows, Columns>;
   static_assert(!kAlone || sizeof(FoundThere) <= kBytes);
   // What is planned with:
-  static_assert(kBytes == attention_launch::flash_bytes({Dim, Columns}, kRows, Keys) &&
-                sizeof(FoundThere) == attention_launch::found_bytes({Dim, Columns}, kRows));
+  static_assert(kBytes == gpu_attention::flash_bytes({Dim, Columns}, kRows, Keys) &&
+                sizeof(FoundThere) == gpu_attention::found_bytes({Dim, Columns}, kRows));
 };
 
 // What a key whose page is not there has for words: those who see it get NaN by its score. Its
@@ -53,7 +53,7 @@ struct Place {
   int kv_head, first_row, column, part;
 };
 
-// What all of them are. They are counted with 31 bits (attention_launch::refuse_size).
+// What all of them are. They are counted with 31 bits (gpu_attention::refuse_size).
 struct Grid {
   Divisor sharing;
   Divisor parts;
@@ -95,7 +95,7 @@ __device__ inline bool place_of(const AttentionArgs& a, const Grid& grid, int in
 }
 
 template <class Stored, class Shape, bool Clusters>
-__device__ inline void flash_block(const AttentionArgs& a, bool plain, const Parts& parts,
+__device__ inline void flash_block(const AttentionArgs& a, bool plain, const Partials& partials,
                                    const Grid& grid, bool aligned) {
   extern __shared__ __align__(128) std::byte memory[];
   await_previous();
@@ -146,8 +146,8 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
     for (float& x : o[t]) x = 0;
   }
 
-  attention_tiles::KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
-  if (parts.count > 1) keys = keys.of_part(place.part, parts.keys / Shape::kKeys);
+  KeyTiles keys = rows.key_tiles(place.first_row, Shape::kRows, Shape::kKeys);
+  if (partials.count > 1) keys = keys.of_part(place.part, partials.keys / Shape::kKeys);
   const int last = keys.end - 1 - (rank * teams + team);  // this team's
   if (last >= keys.begin) {
     ask_for_k(last);
@@ -210,11 +210,11 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       for (int r = 0; r < 2; ++r) body(upper + 16 * t + 8 * r, online[t].row(r), o[t], r);
     }
   };
-  if (Shape::kAlone ? parts.each > 1 : sharing == 1) {
-    if (Shape::kAlone || parts.count > 1) {
+  if (Shape::kAlone ? partials.each > 1 : sharing == 1) {
+    if (Shape::kAlone || partials.count > 1) {
       each_row([&](int row, const State<float>& seen, const auto& sums, int r) {
-        const int which = place.part * parts.each + team;
-        store_part(parts, which, rows, row, sums, r, seen, place.column);
+        const int which = place.part * partials.each + team;
+        store_part(partials, which, rows, row, sums, r, seen, place.column);
       });
       return;
     }
@@ -238,61 +238,63 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
   });
   Clusters ? cluster::meet() : __syncthreads();
   constexpr int kFours = Shape::kColumns / 4;
-  const int count = attention_tiles::between(0, rows.count() - place.first_row, Shape::kRows);
+  const int count = between(0, rows.count() - place.first_row, Shape::kRows);
   const auto threads = static_cast<int>(blockDim.x);
   for (int i = rank * threads + index; i < count * kFours; i += blocks * threads) {
     const int row = i / kFours;
     const int column = i % kFours * 4;
     if (place.column + column >= a.dim) continue;
-    const FoundFour found = join_found<8>(sharing, [&](int from) {
+    const FoundFour found = merge_found<8>(sharing, [&](int from) {
       return (Clusters ? of_block(from) : of_team(from)).four(row, column);
     });
-    put(rows, parts, place.part, place.first_row + row, place.column + column, found);
+    put(rows, partials, place.part, place.first_row + row, place.column + column, found);
   }
   if (Clusters) cluster::meet();  // no block leaves while another reads
 }
 
 template <class Stored, class Shape, bool Usual, bool Clusters>
 __global__ void __launch_bounds__(Shape::kMostThreads)
-    flash(const __grid_constant__ AttentionArgs a, const Parts parts, const Grid grid,
-          bool aligned) {
+    flash_kernel(const __grid_constant__ AttentionArgs a, const Partials partials, const Grid grid,
+                 bool aligned) {
   if constexpr (!Usual) {
-    flash_block<Stored, Shape, Clusters && kHasClusters>(a, only_scaled(a), parts, grid, aligned);
+    flash_block<Stored, Shape, Clusters && kHasClusters>(a, only_scaled(a), partials, grid,
+                                                         aligned);
   } else if constexpr (!Clusters || kHasClusters) {
-    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, parts, grid, true);
+    flash_block<Stored, Shape, Clusters>(usual<Stored>(a), true, partials, grid, true);
   }
 }
 
-inline bool takes_usual(const AttentionArgs& a, const attention_launch::FlashLaunch& planned) {
+inline bool takes_usual(const AttentionArgs& a, const gpu_attention::FlashLaunch& planned) {
   return planned.aligned && is_usual(a);
 }
 
 // What is not usual goes through one kernel, clusters or not.
 template <class Stored, class Shape>
-auto flash_kernel(bool usual, bool clusters) {
+auto kernel_for(bool usual, bool clusters) {
   if constexpr (!Shape::kTwice) {
-    if (!usual) return flash<Stored, Shape, false, Shape::kShares>;
+    if (!usual) return flash_kernel<Stored, Shape, false, Shape::kShares>;
   }
-  return clusters ? flash<Stored, Shape, true, Shape::kShares> : flash<Stored, Shape, true, false>;
+  return clusters ? flash_kernel<Stored, Shape, true, Shape::kShares>
+                  : flash_kernel<Stored, Shape, true, false>;
 }
 
 template <class Stored, class Shape>
-Status launch_flash(const AttentionArgs& a, const attention_launch::FlashLaunch& planned) {
-  const Parts parts = parts_of(a, planned);
+Status launch_flash(const AttentionArgs& a, const gpu_attention::FlashLaunch& planned) {
+  const Partials partials = partials_of(a, planned);
   const auto batch = static_cast<int>(a.batch);
   const Divisor sharing = sharing_of(a);
   const int own = row_tiles<Shape>(sharing, a.queries);
   const int tiles = a.q_offsets ? own + batch : own * batch;
-  const Grid grid{sharing, Divisor(parts.count), Divisor(tiles), Divisor(own)};
-  const auto kernel = flash_kernel<Stored, Shape>(takes_usual(a, planned), planned.cluster > 1);
+  const Grid grid{sharing, Divisor(partials.count), Divisor(tiles), Divisor(own)};
+  const auto kernel = kernel_for<Stored, Shape>(takes_usual(a, planned), planned.cluster > 1);
   const LaunchConfig how{
       .queue = a.queue,
-      .blocks = tiles * a.kv_heads * parts.count * Shape::kColumnParts * planned.cluster,
+      .blocks = tiles * a.kv_heads * partials.count * Shape::kColumnParts * planned.cluster,
       .threads = planned.threads,
       .shared_bytes = planned.shared_bytes,
       .cluster = planned.cluster};
-  const Status status = launch(how, "flash_mma", kernel, a, parts, grid, planned.aligned);
-  return status.ok() && parts.count > 1 ? join_parts(a, parts) : status;
+  const Status status = launch(how, "gpu_flash", kernel, a, partials, grid, planned.aligned);
+  return status.ok() && partials.count > 1 ? combine(a, partials) : status;
 }
 
 }  // namespace onepass::ops::attention

@@ -1,5 +1,5 @@
-// What warps found of the same rows among different keys, as one, through shared memory: their
-// block's, or each other's where they are blocks of a cluster.
+// Partial results: warps that saw different keys of the same rows merge what they found through
+// shared memory, their block's or, in a cluster, each other's.
 #pragma once
 
 #include "core/weighted.hpp"
@@ -24,7 +24,7 @@ using FoundFour = Weighted<float, Four>;
 template <int Rows, int Columns>
 struct Found {
   State<float> states[Rows];
-  alignas(16) float sums[Rows][Columns + attention_launch::kFoundPadding];
+  alignas(16) float sums[Rows][Columns + gpu_attention::kFoundPadding];
 
   // By the four lanes of a row, in the layout of the tensor cores.
   template <int Size>
@@ -43,10 +43,10 @@ struct Found {
   }
 };
 
-// Four columns of a row, of all who found something of it, four(i) each: always in the same order,
-// whichever was done first. The loads of so many are under way together.
+// Merges four columns of a row over all finders, of which the i-th found four(i), in their order
+// whichever was finished first. Loads come in batches of Together.
 template <int Together, class FourOf>
-__device__ inline FoundFour join_found(int finders, FourOf&& four) {
+__device__ inline FoundFour merge_found(int finders, FourOf&& four) {
   FoundFour all{identity<float>(), {0, 0, 0, 0}};
 #pragma unroll 1
   for (int begin = 0; begin < finders; begin += Together) {
@@ -63,7 +63,7 @@ __device__ inline FoundFour join_found(int finders, FourOf&& four) {
   return all;
 }
 
-// To o at an offset, as the mean of everything: `all` has seen what was found, and perhaps a sink.
+// Writes the mean to o at an offset: `all` is the state of everything found, and of a sink if any.
 __device__ inline void write_mean(const AttentionArgs& a, std::int64_t at, const FoundFour& found,
                                   const State<float>& all) {
   const Four o = found.sum * factor(all, found.state.m);
@@ -76,17 +76,17 @@ __device__ inline void write_mean(const AttentionArgs& a, std::int64_t at, const
   });
 }
 
-// Four columns of a row to o, with its lse, or to where the parts of the row meet.
-__device__ inline void put(const PackedRows& rows, const Parts& parts, int part, int row,
+// Writes four columns of a row: to o, with its lse, or to the workspace where keys are split.
+__device__ inline void put(const PackedRows& rows, const Partials& partials, int part, int row,
                            int column, const FoundFour& found) {
   const AttentionArgs& a = rows.a;
   const std::int64_t query = rows.s.q_first + rows.query(row);
   const int head = rows.head(row);
-  if (parts.count > 1) {
+  if (partials.count > 1) {
     const std::int64_t place =
-        parts.place(part, row_number(a, a.q_offsets ? 0 : rows.b, head, query));
-    *reinterpret_cast<Four*>(parts.means + place * parts.dim + column) = mean(found);
-    if (column == 0) parts.lse[place] = logsumexp(found.state);
+        partials.place(part, row_number(a, a.q_offsets ? 0 : rows.b, head, query));
+    *reinterpret_cast<Four*>(partials.means + place * partials.dim + column) = mean(found);
+    if (column == 0) partials.lse[place] = logsumexp(found.state);
     return;
   }
   const State<float> all = with_sink(a, found.state, head);
@@ -94,27 +94,27 @@ __device__ inline void put(const PackedRows& rows, const Parts& parts, int part,
   if (column == 0) write_lse(rows, row, all);
 }
 
-// What a part found of a row.
+// Leaves what a part found of a row in the workspace.
 template <int Size>
-__device__ inline void store_part(const Parts& parts, int part, const PackedRows& rows, int row,
-                                  const float (&o)[Size], int r, const State<float>& seen,
+__device__ inline void store_part(const Partials& partials, int part, const PackedRows& rows,
+                                  int row, const float (&o)[Size], int r, const State<float>& seen,
                                   int column) {
   if (row >= rows.count()) return;
   const auto lane = static_cast<int>(threadIdx.x % 4);
   const bool offsets = static_cast<bool>(rows.a.q_offsets);
-  const std::int64_t place = parts.place(
+  const std::int64_t place = partials.place(
       part,
       row_number(rows.a, offsets ? 0 : rows.b, rows.head(row), rows.s.q_first + rows.query(row)));
   const float by = factor(seen, seen.m);
-  float* to = parts.means + place * parts.dim + column + 2 * lane;
+  float* to = partials.means + place * partials.dim + column + 2 * lane;
 #pragma unroll
   for (int i = 0; i < Size / 4; ++i) {
-    if (column + 8 * i < parts.dim) {
+    if (column + 8 * i < partials.dim) {
       *reinterpret_cast<float2*>(to + 8 * i) =
           make_float2(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
     }
   }
-  if (column == 0 && lane == 0) parts.lse[place] = logsumexp(seen);
+  if (column == 0 && lane == 0) partials.lse[place] = logsumexp(seen);
 }
 
 }  // namespace onepass::ops::attention

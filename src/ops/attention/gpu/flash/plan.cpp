@@ -2,7 +2,7 @@
 
 #include "core/reasons.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 Plan FlashLaunch::plan() const {
   return {.threads = threads,
@@ -13,4 +13,4 @@ Plan FlashLaunch::plan() const {
                              tile_keys, " shared=", shared_bytes, word(" unaligned", !aligned))};
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

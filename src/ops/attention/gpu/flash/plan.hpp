@@ -11,7 +11,7 @@
 #include "ops/attention/gpu/plan.hpp"
 #include "rows/gpu/plan.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 // The kernels of warps: tiles of so many keys against rows, which are the queries of a kv head with
 // all the heads that share it.
@@ -71,7 +71,7 @@ constexpr int found_bytes(FlashDims dims, int rows) {
   return rows * (dims.columns + kFoundPadding + 2) * static_cast<int>(sizeof(float));
 }
 
-// Rows and threads of a block of flash_mma.
+// Rows and threads of a block of gpu_flash.
 constexpr int flash_rows(FlashDims dims) { return dims.dim <= 192 ? 128 : 64; }
 constexpr int flash_threads(FlashDims dims) { return dims.dim == 192 ? 256 : 128; }
 
@@ -223,4 +223,4 @@ inline std::string refuse_decode(const Problem& p, const Machine& m) {
   return refuse_size(p.attention, decode(p, m), m);
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

@@ -1,4 +1,4 @@
-// Keys in parts: where each part leaves what it found of a row, and what joins them.
+// Split-KV: where each part of the keys leaves its partial result of a row, and what combines them.
 #pragma once
 
 #include "onepass/status.hpp"
@@ -7,12 +7,12 @@
 
 namespace onepass::ops::attention {
 
-// In the workspace, for each who leaves something all rows: their sums as means, dim floats each,
-// and then their lse.
-struct Parts {
-  int count = 1;
-  int each = 1;  // leaves so many things of a row
-  int keys = 0;  // a part
+// Partial results in the workspace: for each partial the means of all rows, dim floats per row;
+// then for each partial the lse of all rows.
+struct Partials {
+  int count = 1;  // parts of the keys
+  int each = 1;   // partials per part and row
+  int keys = 0;   // per part
   int dim = 0;
   std::int64_t rows = 0;  // of all heads and sequences
   float* means = nullptr;
@@ -28,16 +28,16 @@ ONEPASS_HD inline std::int64_t row_number(const AttentionArgs& a, std::int64_t b
   return (batch * a.heads + head) * a.queries + query;
 }
 
-inline Parts parts_of(const AttentionArgs& a, const attention_launch::FlashLaunch& launch) {
-  Parts parts{
+inline Partials partials_of(const AttentionArgs& a, const gpu_attention::FlashLaunch& launch) {
+  Partials partials{
       .count = launch.parts, .each = launch.left_by_part, .keys = launch.part_keys, .dim = a.dim};
-  parts.rows = (a.q_offsets ? 1 : a.batch) * a.heads * a.queries;
-  parts.means = reinterpret_cast<float*>(a.workspace);
-  parts.lse = parts.means + parts.left() * parts.rows * a.dim;
-  return parts;
+  partials.rows = (a.q_offsets ? 1 : a.batch) * a.heads * a.queries;
+  partials.means = reinterpret_cast<float*>(a.workspace);
+  partials.lse = partials.means + partials.left() * partials.rows * a.dim;
+  return partials;
 }
 
-// o and lse of what the parts left.
-Status join_parts(const AttentionArgs& a, const Parts& parts);
+// Merges the partials of each row into o and lse.
+Status combine(const AttentionArgs& a, const Partials& partials);
 
 }  // namespace onepass::ops::attention

@@ -8,14 +8,14 @@
 
 namespace onepass::ops::attention {
 
-Status flash_mma(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
-Status gpu_decode(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+Status gpu_flash(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch);
+Status gpu_decode(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch);
 
 // For dims up to Dim, from the one before: 64, 96, 128, 192, 256, 512.
 template <int Dim>
-Status flash_mma_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+Status gpu_flash_of(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch);
 template <int Dim>
-Status gpu_decode_of(const AttentionArgs& args, const attention_launch::FlashLaunch& launch);
+Status gpu_decode_of(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch);
 
 // Calls body.operator()<Dim>() with the least of the dims that has room for a head.
 template <class Body>

@@ -4,6 +4,6 @@
 
 namespace onepass::ops::attention {
 
-template Status gpu_hopper_of<192>(const AttentionArgs&, const attention_launch::HopperLaunch&);
+template Status gpu_hopper_of<192>(const AttentionArgs&, const gpu_attention::HopperLaunch&);
 
 }  // namespace onepass::ops::attention

@@ -16,7 +16,7 @@ class Rows {
   __device__ Rows(const Params& p, Shared<Stored, Tile>& shared, int number)
       : group(number), thread(static_cast<int>(threadIdx.x) % kWarpgroup), p_(p), shared_(shared) {}
 
-  __device__ const attention_tiles::Sight& sight(const Job& job) const {
+  __device__ const Sight& sight(const Job& job) const {
     return Tile::kRagged ? job.sight : p_.sight;
   }
 

@@ -12,7 +12,8 @@ namespace onepass::ops::attention {
 namespace hopper {
 
 template <class Stored, class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, 1) attend(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(Tile::kThreads, 1)
+    hopper_kernel(const __grid_constant__ Params p) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ std::byte memory[];
   auto& shared = *reinterpret_cast<Shared<Stored, Tile>*>(
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) attend(const __grid_constan
 }
 
 template <class Stored, class Tile>
-Status run(const AttentionArgs& a, const attention_launch::HopperLaunch& planned) {
+Status run(const AttentionArgs& a, const gpu_attention::HopperLaunch& planned) {
   Params p{};
   p.sight = sight_of(a, {0, a.queries, 0, a.keys});
   p.q_offsets = a.q_offsets;
@@ -57,10 +58,10 @@ Status run(const AttentionArgs& a, const attention_launch::HopperLaunch& planned
   const int own = static_cast<int>((a.queries + Tile::kQueries - 1) / Tile::kQueries);
   const int tiles = p.packed ? own + p.batch : own;
   const int heads = p.heads * (p.packed ? 1 : p.batch);
-  p.schedule = attention_tiles::Schedule(tiles, heads);
+  p.schedule = Schedule(tiles, heads);
   if (planned.paired) {
-    p.schedule = attention_tiles::Schedule::in_pairs(tiles, heads, static_cast<int>(planned.blocks),
-                                                     planned.rounds_left);
+    p.schedule =
+        Schedule::in_pairs(tiles, heads, static_cast<int>(planned.blocks), planned.rounds_left);
     p.lead = planned.lead;
   }
   p.sharing = Divisor(static_cast<int>(a.heads / a.kv_heads));
@@ -80,11 +81,11 @@ Status run(const AttentionArgs& a, const attention_launch::HopperLaunch& planned
                  .blocks = planned.blocks,
                  .threads = Tile::kThreads,
                  .shared_bytes = sizeof(Shared<Stored, Tile>) + 1024},
-                "hopper", attend<Stored, Tile>, p);
+                "gpu_hopper", hopper_kernel<Stored, Tile>, p);
 }
 
 template <class Stored, int Dim, bool Ragged>
-Status launch_tile(const AttentionArgs& a, const attention_launch::HopperLaunch& planned) {
+Status launch_tile(const AttentionArgs& a, const gpu_attention::HopperLaunch& planned) {
   if constexpr (Dim == 64) {
     return planned.tile.groups == 3 ? run<Stored, Tile<64, 3, 128>>(a, planned)
                                     : run<Stored, Tile<64, 2, 128, Ragged>>(a, planned);
@@ -92,7 +93,7 @@ Status launch_tile(const AttentionArgs& a, const attention_launch::HopperLaunch&
     return planned.tile.keys == 64 ? run<Stored, Tile<256, 2, 64>>(a, planned)
                                    : run<Stored, Tile<256, 2, 80>>(a, planned);
   } else {
-    constexpr int kKeys = attention_launch::hopper_tile(Dim, 0, false, Ragged).keys;
+    constexpr int kKeys = gpu_attention::hopper_tile(Dim, 0, false, Ragged).keys;
     return run<Stored, Tile<Dim, 2, kKeys, Ragged>>(a, planned);
   }
 }
@@ -100,7 +101,7 @@ Status launch_tile(const AttentionArgs& a, const attention_launch::HopperLaunch&
 }  // namespace hopper
 
 template <int Dim>
-Status gpu_hopper_of(const AttentionArgs& args, const attention_launch::HopperLaunch& planned) {
+Status gpu_hopper_of(const AttentionArgs& args, const gpu_attention::HopperLaunch& planned) {
   const bool ragged = args.lengths || args.q_offsets || args.kv_offsets;
   const auto as = [&]<class Stored>(Type<Stored>) {
     return ragged && Dim < 256     ? hopper::launch_tile < Stored, Dim,

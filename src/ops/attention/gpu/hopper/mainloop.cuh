@@ -72,8 +72,7 @@ class Consumer {
         pass_by(job);
         continue;
       }
-      const attention_tiles::SightOfRows seen =
-          attention_tiles::of_rows(rows_.sight(job), rows_.first_row(job), kRows);
+      const SightOfRows seen = of_rows(rows_.sight(job), rows_.first_row(job), kRows);
       const int begin = job.keys.begin;
       int tile = job.keys.end - 1;
       if (seen.by_none(tile * Tile::kKeys) && tile > begin) {  // other rows of the block see it
@@ -196,8 +195,8 @@ class Consumer {
   // Scores of a tile to weights. Where maxima are known already, the weights follow them; a warp in
   // which one was far too small computes its scores once more. True: maxima grew, and the sums from
   // before have to shrink.
-  __device__ bool weigh(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
-                        Online& online, bool known, Scores& s, float (&by)[2]) const {
+  __device__ bool weigh(const Job& job, const SightOfRows& seen, int tile, Online& online,
+                        bool known, Scores& s, float (&by)[2]) const {
 #pragma unroll 1
     for (;; known = false) {
       make_logits(job, seen, tile, s);
@@ -226,8 +225,7 @@ class Consumer {
     return __all_sync(0xFFFFFFFFU, (upper || rows <= 0) && (lower || rows <= 8));
   }
 
-  __device__ void make_logits(const Job& job, const attention_tiles::SightOfRows& seen, int tile,
-                              Scores& s) const {
+  __device__ void make_logits(const Job& job, const SightOfRows& seen, int tile, Scores& s) const {
     if (!p_.plain) {
       const Cap& cap = p_.cap;
       if (cap.any()) {
@@ -240,7 +238,7 @@ class Consumer {
     }
     if (!seen.by_all(tile * Tile::kKeys, Tile::kKeys)) {
       const int upper = rows_.row(job);
-      const attention_tiles::Sight& of = rows_.sight(job);
+      const Sight& of = rows_.sight(job);
       const Seen own{{of.begin(upper), of.begin(upper + 8)}, {of.end(upper), of.end(upper + 8)}};
       hide(s, own, tile * Tile::kKeys + rows_.thread % 4 * 2);
     }

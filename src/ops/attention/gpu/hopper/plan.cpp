@@ -2,7 +2,7 @@
 
 #include "core/reasons.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 Plan HopperLaunch::plan() const {
   return {.threads = tile.threads(),
@@ -10,4 +10,4 @@ Plan HopperLaunch::plan() const {
           .details = text_of("tile=", tile.rows(), "x", tile.keys, word(" paired", paired))};
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

@@ -8,7 +8,7 @@
 
 #include "ops/attention/gpu/flash/plan.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 // The tile of the Hopper kernel: warpgroups of 64 rows, and keys.
 struct HopperTile {
@@ -43,7 +43,7 @@ constexpr std::int64_t hopper_tiles(const AttentionFacts& a) {
   return hopper_tiles(a, hopper_tile(a).rows());
 }
 
-// Rounds of pairs that are left to go tile by tile (attention_tiles::Schedule::in_pairs): the more
+// Rounds of pairs that are left to go tile by tile (Schedule::in_pairs): the more
 // tiles, the more their lengths differ. At dim 256 keys of more would have no room in L2, and short
 // heads gain nothing.
 constexpr int hopper_rounds_left(int dim, int query_tiles) {
@@ -91,7 +91,7 @@ inline HopperLaunch hopper(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// Where Hopper's tiles are few, blocks of flash_mma that share a tile's keys keep more of the GPU
+// Where Hopper's tiles are few, blocks of gpu_flash that share a tile's keys keep more of the GPU
 // busy. How many of them per 128 rows beat Hopper's one is measured on an H200
 // (docs/facts/attention.md).
 inline bool hopper_fills(const Problem& p, const Machine& m) {
@@ -133,4 +133,4 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
   return {};
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

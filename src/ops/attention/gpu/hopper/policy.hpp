@@ -7,14 +7,14 @@
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
 
-namespace onepass::attention_launch {
+namespace onepass::gpu_attention {
 
 inline std::string few_rows(const Problem& p) {
   return text_of(p.attention.queries * p.attention.group(), " rows of a kv head, at most ",
                  kFewRows, ": one warp has them all");
 }
 
-// Hopper tiles one head, flash_mma a whole GQA group. Hopper is twice as fast per tile, so
+// Hopper tiles one head, gpu_flash a whole GQA group. Hopper is twice as fast per tile, so
 // it loses where it needs more than twice as many tiles, and where its tiles are too few to
 // keep all SMs busy.
 inline std::string hopper_yields(const Problem& p, const Machine& m) {
@@ -37,7 +37,7 @@ inline std::string flash_yields(const Problem& p, const Machine& m) {
   if (refuse_decode(p, m).empty()) return few_rows(p);
   if (!takes_hopper(p, m)) return {};
   const AttentionFacts& a = p.attention;
-  return text_of("hopper is twice as fast per tile, and has ", hopper_tiles(a),
+  return text_of("gpu_hopper is twice as fast per tile, and has ", hopper_tiles(a),
                  " where it would have ", row_tiles(a, flash_rows(flash_dims(a.dim))));
 }
 
@@ -46,4 +46,4 @@ inline std::string simt_yields(const Problem& p, const Machine& m) {
   return others ? "tensor cores take f16 and bf16" : "";
 }
 
-}  // namespace onepass::attention_launch
+}  // namespace onepass::gpu_attention

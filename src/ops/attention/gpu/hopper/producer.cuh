@@ -50,9 +50,9 @@ struct Job {
   int head;         // −1: there are no more
   int batch;        // in the tensors of q and o
   int first_query;  // in its sequence; may be negative
-  attention_tiles::KeyTiles keys;
+  KeyTiles keys;
   // Where sequences have lengths of their own:
-  attention_tiles::Sight sight;
+  Sight sight;
   int k_batch;
   int q_token, k_token;  // the first of the sequence
 
@@ -66,9 +66,9 @@ inline constexpr unsigned kJobs = 8;
 
 struct Params {
   CUtensorMap q, k, v, out;
-  attention_tiles::Schedule schedule;
-  int lead;                      // rows of a head's first tile before its first query
-  attention_tiles::Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
+  Schedule schedule;
+  int lead;     // rows of a head's first tile before its first query
+  Sight sight;  // of a sequence, where all are alike; otherwise of all tokens
   Places q_offsets, kv_offsets, lengths;
   int batch;
   int dim;                 // the tile's
@@ -84,7 +84,7 @@ struct Params {
 // has few registers.
 __device__ inline int place(const Places& places, int i, int most) {
   const auto* words = static_cast<const int*>(places.data);
-  return attention_tiles::between(0, words[places.dtype == DType::i64 ? 2 * i : i], most);
+  return between(0, words[places.dtype == DType::i64 ? 2 * i : i], most);
 }
 
 // Finds a tile of queries among those of all sequences side by side: the tiles of each follow those
@@ -142,11 +142,10 @@ __device__ inline int span(const Places& offsets, int batch, int& tokens) {
 
 // The tile of queries that comes next, and with it what to do: no thread waits for that here.
 template <class Tile>
-__device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Finder& finder,
-                                Job& job) {
+__device__ inline void next_job(const Params& p, Walk& walk, Finder& finder, Job& job) {
   job.head = -1;
   while (job.head < 0 && !walk.done()) {
-    const attention_tiles::Work work = walk.work();
+    const Work work = walk.work();
     walk.advance();
     int batch = work.head / p.heads;
     int tile = work.query_tile;
@@ -154,7 +153,7 @@ __device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Fi
       const int number = p.schedule.query_tiles - 1 - work.query_tile;
       if (p.packed && !finder.template find<Tile>(p, number, batch, tile)) continue;
     }
-    attention_tiles::Sight sight = p.sight;
+    Sight sight = p.sight;
     if constexpr (Tile::kRagged) {
       job.q_token = span(p.q_offsets, batch, sight.queries);
       job.k_token = span(p.kv_offsets, batch, sight.keys);
@@ -165,7 +164,7 @@ __device__ inline void next_job(const Params& p, attention_tiles::Walk& walk, Fi
     job.head = work.head % p.heads;
     job.batch = Tile::kRagged && p.packed ? 0 : batch;
     job.first_query = tile * Tile::kQueries - p.lead;
-    job.keys = attention_tiles::key_tiles(sight, job.first_query, Tile::kQueries, Tile::kKeys);
+    job.keys = key_tiles(sight, job.first_query, Tile::kQueries, Tile::kKeys);
   }
 }
 
@@ -191,7 +190,7 @@ __device__ inline void load_all(const Params& p, Shared<Stored, Tile>& shared) {
     const int query = job.first_query + (Tile::kRagged ? job.q_token : 0);
     load(shared.q[shared.q_ring.stage(number)], p.q, query, job.head, job.batch, barrier);
   };
-  attention_tiles::Walk walk(p.schedule, blockIdx.x, gridDim.x);
+  Walk walk(p.schedule, blockIdx.x, gridDim.x);
   Finder finder;
   next_job<Tile>(p, walk, finder, shared.job(0));
   if (kEarly) say(0);

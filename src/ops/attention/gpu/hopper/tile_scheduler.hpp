@@ -4,7 +4,7 @@
 #include "core/annotate.hpp"
 #include "core/divisor.hpp"
 
-namespace onepass::attention_tiles {
+namespace onepass::ops::attention {
 
 // The tiles of queries of all heads, in the order in which blocks take them. Those of one head
 // follow each other: blocks that run side by side read the same keys, and L2 has them.
@@ -100,4 +100,4 @@ class Walk {
   bool second_ = false;
 };
 
-}  // namespace onepass::attention_tiles
+}  // namespace onepass::ops::attention

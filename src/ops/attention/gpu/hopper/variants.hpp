@@ -8,10 +8,10 @@
 
 namespace onepass::ops::attention {
 
-Status gpu_hopper(const AttentionArgs& args, const attention_launch::HopperLaunch& launch);
+Status gpu_hopper(const AttentionArgs& args, const gpu_attention::HopperLaunch& launch);
 
 // For Dim: 64, 96, 128, 192, 256.
 template <int Dim>
-Status gpu_hopper_of(const AttentionArgs& args, const attention_launch::HopperLaunch& launch);
+Status gpu_hopper_of(const AttentionArgs& args, const gpu_attention::HopperLaunch& launch);
 
 }  // namespace onepass::ops::attention

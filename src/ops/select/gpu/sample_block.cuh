@@ -1,4 +1,4 @@
-// The kernel of sample.cu and its launch for rows of one stored type.
+// The kernel of sample_block.cu and its launch for rows of one stored type.
 #pragma once
 
 #include "ops/select/gpu/launch.cuh"
@@ -63,10 +63,10 @@ __device__ __noinline__ Key race_of_left(Draw draw, Noise noise, Row row, int co
 
 template <class Row>
 __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
-    sample_rows(const __grid_constant__ typename Row::Args args,
-                const __grid_constant__ CommonOf<typename Row::Place> common,
-                const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
-                const __grid_constant__ Meeting meeting) {
+    sample_block_rows(const __grid_constant__ typename Row::Args args,
+                      const __grid_constant__ CommonOf<typename Row::Place> common,
+                      const __grid_constant__ SampleOptionsOfRows<typename Row::Place> options,
+                      const __grid_constant__ Meeting meeting) {
   extern __shared__ __align__(16) std::byte memory[];
   __shared__ SampleShared shared;
   await_previous();
@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
 }
 
 template <class In>
-Status gpu_sample_of(const RowArgs& args, const gpu_select::SelectLaunch& select) {
+Status gpu_sample_block_of(const RowArgs& args, const gpu_select::SelectLaunch& select) {
   return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
     using Place = typename Row::Place;
-    return launch_select(sample_rows<Row>, "sample", args, select,
+    return launch_select(sample_block_rows<Row>, "sample", args, select,
                          common_of<Place>(args, args.select->temperature, select),
                          sample_options<Place>(*args.select, args, select.most_candidates()));
   });

@@ -1,4 +1,4 @@
-// attention/flash_mma: flash attention by the tensor cores of one warp at a time.
+// attention/gpu_flash: flash attention by the tensor cores of one warp at a time.
 //
 // Idea    a block has 64 or 128 rows in shared memory and registers, and walks over tiles of 64 or
 //         128 keys. While the scores of a tile are computed its values come, and while these are
@@ -16,8 +16,8 @@
 
 namespace onepass::ops::attention {
 
-Status flash_mma(const AttentionArgs& args, const attention_launch::FlashLaunch& launch) {
-  return with_dim(args.dim, [&]<int Dim>() { return flash_mma_of<Dim>(args, launch); });
+Status gpu_flash(const AttentionArgs& args, const gpu_attention::FlashLaunch& launch) {
+  return with_dim(args.dim, [&]<int Dim>() { return gpu_flash_of<Dim>(args, launch); });
 }
 
 }  // namespace onepass::ops::attention

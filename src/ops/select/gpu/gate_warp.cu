@@ -130,7 +130,7 @@ enum class Gate { soft, sigmoid, any };
 // Lanes of a warp have a row, N experts each. Whole: there are as many experts as lanes can have.
 template <class In, int Lanes, int N, class Places, Gate Kind, bool Whole>
 __global__ void __launch_bounds__(gpu_select::kGateThreads, blocks_at_once(Lanes))
-    gate_rows(const __grid_constant__ GateArgs<Places> args) {
+    gate_warp_rows(const __grid_constant__ GateArgs<Places> args) {
   constexpr bool kAny = Kind == Gate::any;
   constexpr int kRows = gpu_select::kGateThreads / Lanes;
   using Held = HeldRow<In, Lanes, N, !kAny>;
@@ -206,7 +206,7 @@ Status start(const RowArgs& args, const gpu_select::LanesLaunch& lanes, Kernel k
 template <class Places>
 Status run_any(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
-    return start<Places>(args, lanes, gate_rows<float, Lanes, N, Places, Gate::any, false>);
+    return start<Places>(args, lanes, gate_warp_rows<float, Lanes, N, Places, Gate::any, false>);
   });
 }
 
@@ -215,20 +215,20 @@ Status run_usual(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   return with_held(lanes.row_threads, args.space.cols, [&]<int Lanes, int N>() {
     const auto run = [&](auto kernel) { return start<DensePlaces>(args, lanes, kernel); };
     if (args.select->score == GateScore::sigmoid) {
-      return run(gate_rows<In, Lanes, N, DensePlaces, Gate::sigmoid, false>);
+      return run(gate_warp_rows<In, Lanes, N, DensePlaces, Gate::sigmoid, false>);
     }
     if constexpr (Lanes == 8) {
       if (args.space.cols == Lanes * N) {
-        return run(gate_rows<In, Lanes, N, DensePlaces, Gate::soft, true>);
+        return run(gate_warp_rows<In, Lanes, N, DensePlaces, Gate::soft, true>);
       }
     }
-    return run(gate_rows<In, Lanes, N, DensePlaces, Gate::soft, false>);
+    return run(gate_warp_rows<In, Lanes, N, DensePlaces, Gate::soft, false>);
   });
 }
 
 }  // namespace
 
-Status gpu_gate(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
+Status gpu_gate_warp(const RowArgs& args, const gpu_select::LanesLaunch& lanes) {
   if (!dense(args)) return run_any<AnyPlaces>(args, lanes);
   if (args.select->bias) return run_any<DensePlaces>(args, lanes);
   return with_stored(args, [&]<class In>(Type<In>) { return run_usual<In>(args, lanes); });

@@ -9,7 +9,7 @@
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/loss/cpu/cross_entropy.cpp"
+#define HWY_TARGET_INCLUDE "ops/loss/cpu/row.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -198,7 +198,7 @@ namespace onepass::ops::loss {
 
 HWY_EXPORT(LossWorker);
 
-Status cpu_cross_entropy(const RowArgs& args, const CpuLaunch& launch) {
+Status cpu_row(const RowArgs& args, const CpuLaunch& launch) {
   if (args.weight || args.has_probabilities) return cpu_weighted(args, launch);
   return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(LossWorker));
 }

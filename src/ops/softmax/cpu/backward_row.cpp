@@ -7,7 +7,7 @@
 // Proof   tests/ops, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/softmax/cpu/backward.cpp"
+#define HWY_TARGET_INCLUDE "ops/softmax/cpu/backward_row.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -112,7 +112,7 @@ namespace onepass::ops::softmax {
 
 HWY_EXPORT(BackwardWorker);
 
-Status cpu_backward(const RowArgs& args, const CpuLaunch& launch) {
+Status cpu_backward_row(const RowArgs& args, const CpuLaunch& launch) {
   return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(BackwardWorker));
 }
 

@@ -11,15 +11,16 @@
 // Limits  f32, f16, bf16; every option.
 // Proof   `onepass verify`, tests/ops/select/sample_gpu_test.cpp; numbers: results/h200/topk.json.
 //
-// The kernel is sample_rows.cuh's; types/sample_*.cu compile it, so that cores share the work.
+// The kernel is sample_block.cuh's; sample_block_*.cu compile it, so that cores share the work.
 
 #include "ops/select/gpu/stored.hpp"
 #include "ops/select/gpu/variants.hpp"
 
 namespace onepass::ops::select {
 
-Status gpu_sample(const RowArgs& args, const gpu_select::SelectLaunch& select) {
-  return with_stored(args, [&]<class In>(Type<In>) { return gpu_sample_of<In>(args, select); });
+Status gpu_sample_block(const RowArgs& args, const gpu_select::SelectLaunch& select) {
+  return with_stored(args,
+                     [&]<class In>(Type<In>) { return gpu_sample_block_of<In>(args, select); });
 }
 
 }  // namespace onepass::ops::select

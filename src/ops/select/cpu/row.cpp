@@ -10,7 +10,7 @@
 // Proof   tests/ops/select/topk_test.cpp, tests/ops/select/sample_test.cpp.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/select/cpu/select.cpp"
+#define HWY_TARGET_INCLUDE "ops/select/cpu/row.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -366,7 +366,7 @@ namespace onepass::ops::select {
 
 HWY_EXPORT(SelectWorker);
 
-Status cpu_select(const RowArgs& args, const CpuLaunch& launch) {
+Status cpu_row(const RowArgs& args, const CpuLaunch& launch) {
   return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(SelectWorker));
 }
 

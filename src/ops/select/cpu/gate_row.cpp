@@ -8,7 +8,7 @@
 // Proof   tests/ops/select/sample_test.cpp, `onepass verify`; numbers: results/.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/select/cpu/gate.cpp"
+#define HWY_TARGET_INCLUDE "ops/select/cpu/gate_row.cpp"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -162,7 +162,7 @@ namespace onepass::ops::select {
 
 HWY_EXPORT(GateWorker);
 
-Status cpu_gate(const RowArgs& args, const CpuLaunch& launch) {
+Status cpu_gate_row(const RowArgs& args, const CpuLaunch& launch) {
   return run_workers(args, launch, HWY_DYNAMIC_DISPATCH(GateWorker));
 }
 

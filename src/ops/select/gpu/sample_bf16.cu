@@ -1,9 +1,0 @@
-// The kernels of sample.cu for rows stored as bf16.
-
-#include "ops/select/gpu/sample_rows.cuh"
-
-namespace onepass::ops::select {
-
-template Status gpu_sample_of<BF16>(const RowArgs&, const gpu_select::SelectLaunch&);
-
-}  // namespace onepass::ops::select

@@ -1,0 +1,9 @@
+// The kernels of sample_block.cu for rows stored as f16.
+
+#include "ops/select/gpu/sample_block.cuh"
+
+namespace onepass::ops::select {
+
+template Status gpu_sample_block_of<F16>(const RowArgs&, const gpu_select::SelectLaunch&);
+
+}  // namespace onepass::ops::select

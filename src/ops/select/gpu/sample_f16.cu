@@ -1,9 +1,0 @@
-// The kernels of sample.cu for rows stored as f16.
-
-#include "ops/select/gpu/sample_rows.cuh"
-
-namespace onepass::ops::select {
-
-template Status gpu_sample_of<F16>(const RowArgs&, const gpu_select::SelectLaunch&);
-
-}  // namespace onepass::ops::select
