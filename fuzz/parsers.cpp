@@ -14,9 +14,9 @@
 #include "cli/profile/ncu.hpp"
 #include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
-#include "dispatch/tuning.hpp"
 #include "fuzz/targets.hpp"
 #include "fuzz/text.hpp"
+#include "rows/gpu/tuning.hpp"
 #include "runtime/host.hpp"
 
 namespace onepass::fuzz {

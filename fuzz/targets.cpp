@@ -13,7 +13,7 @@
 #include "cli/problem/options.hpp"
 #include "cli/profile/ncu.hpp"
 #include "dispatch/machines.hpp"
-#include "dispatch/tuning.hpp"
+#include "rows/gpu/tuning.hpp"
 
 namespace onepass::fuzz {
 namespace {

@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=build/fuzz-coverage/fuzz/onepass_fuzz
 profiles=build/fuzz-coverage/profiles
-readers=(cli/files/npy.cpp cli/problem src/dispatch/tuning.cpp cli/measure/results.cpp
+readers=(cli/files/npy.cpp cli/problem src/rows/gpu/tuning.cpp cli/measure/results.cpp
   cli/measure/json.cpp cli/profile/ncu.cpp)
 if [[ "${1-}" == --all ]]; then readers=(src cli); fi
 

@@ -1,137 +1,63 @@
 #include "dispatch/choose.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "core/integers.hpp"
-#include "dispatch/tuning.hpp"
 #include "ops/attention/cpu/layout.hpp"
 #include "ops/loss/gpu/plan.hpp"
 #include "ops/select/gpu/policy.hpp"
-#include "ops/softmax/cpu/limits.hpp"
 #include "rows/cpu/plan.hpp"
 #include "rows/gpu/policy.hpp"
 
 namespace onepass {
 namespace {
 
-Decision decided(const Variant& variant, const Launch& launch, const Problem& p) {
+Decision decided(const Variant& variant, const Launch& launch, const Problem& p, Reasons* reasons) {
   Decision decision{&variant, launch, scratch_bytes(launch)};
-  if (variant.device == Device::cuda && p.reduced) {  // behind it lie the losses of all rows
-    const auto own = static_cast<std::int64_t>(decision.scratch_bytes);
-    decision.scratch_bytes =
-        static_cast<std::size_t>(round_up(own, sizeof(double))) + gpu_rows::loss_scratch_bytes(p);
+  if (variant.device == Device::cuda) {
+    if (p.reduced) {  // behind it lie the losses of all rows
+      const auto own = static_cast<std::int64_t>(decision.scratch_bytes);
+      decision.scratch_bytes =
+          static_cast<std::size_t>(round_up(own, sizeof(double))) + gpu_rows::loss_scratch_bytes(p);
+    }
+    if (reasons != nullptr) {
+      const Plan plan = decision.plan();
+      say(reasons, plan.blocks, " blocks of ", plan.threads, " threads, ", plan.split,
+          " per row: ", plan.details);
+    }
   }
   return decision;
 }
 
-Decision decided(std::string_view variant, const Launch& launch, const Problem& p) {
-  return decided(*find_variant(p.op, variant), launch, p);
+std::string joined(const Reasons& reasons) {
+  std::string text;
+  for (const std::string& each : reasons) text += (text.empty() ? "" : "; ") + each;
+  return text;
 }
 
-// The one of those that ship and can run it that does not leave it to another.
-Decision select_of_list(const Problem& p, const Machine& m, Reasons* reasons) {
-  std::string refusal;  // of the first, which takes the most
+// Why nothing that ships can run a problem: what each variant refuses it for, a reason once.
+std::string refusals(const Problem& p, const Machine& m) {
+  std::vector<std::pair<std::string, std::string>> named;  // the variants, and their reason
   for (const Variant& v : variants(p.op)) {
     if (v.role != Role::ship || v.device != m.device()) continue;
-    if (std::string no = v.refuses(p, m); !no.empty()) {
-      if (refusal.empty()) refusal = std::string(v.name) + ": " + no;
-      continue;
+    const std::string refusal = v.refuses(p, m);
+    const auto same =
+        std::ranges::find(named, refusal, &std::pair<std::string, std::string>::second);
+    if (same == named.end()) {
+      named.emplace_back(v.name, refusal);
+    } else {
+      same->first += ", " + std::string(v.name);
     }
-    const std::string why = v.yields == nullptr ? "" : v.yields(p, m);
-    if (!why.empty()) {
-      say(reasons, "not ", v.name, ": ", why);
-      continue;
-    }
-    say(reasons, v.name, ": ", v.idea);
-    return decided(v, v.plan(p, m, reasons), p);
   }
-  say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
-  return {};
-}
-
-std::string_view best_on_cpu(const Problem& p, const Machine& m, Reasons* reasons) {
-  const bool maps_rows = p.op == Op::softmax || p.op == Op::log_softmax;
-  if (maps_rows && refuse_rows_apart(p, m).empty()) {
-    say(reasons, "cpu_lanes: the axis is not the innermost, neighbours in memory are rows");
-    return "cpu_lanes";
-  }
-  if (p.op != Op::gate && worth_splitting(p, m, reasons)) {
-    say(reasons, "cpu_split: all threads share each row");
-    return "cpu_split";
-  }
-  if (maps_rows && p.cols <= m.tuning.short_cols && refuse_long(p, m).empty()) {
-    say(reasons, "cpu_short: ", p.cols, " columns, at most ", m.tuning.short_cols,
-        ", and no options");
-    return "cpu_short";
-  }
-  say(reasons, "cpu_row: the general case");
-  return "cpu_row";
-}
-
-Decision choose_selection(const Problem& p, const Machine& m, Reasons* reasons) {
-  const bool wide = p.in == DType::f64 && p.op != Op::sample;
-  const std::string refusal = wide               ? gpu_select::refuse_wide(p, m)
-                              : p.op == Op::gate ? gpu_select::refuse_gate(p, m)
-                                                 : gpu_select::refuse_any_k(p, m);
-  if (!refusal.empty()) {
-    say(reasons, "nothing runs this: ", name(p.op), ": ", refusal);
-    return {};
-  }
-  const gpu_select::Choice choice = wide ? gpu_select::Choice{"gpu_wide", gpu_select::wide(p, m)}
-                                    : p.op == Op::gate
-                                        ? gpu_select::Choice{"gpu_warp", gpu_select::warp(p, m)}
-                                        : gpu_select::best(p, m);
-  const Decision decision = decided(choice.variant, widened(choice.launch), p);
-  const Plan plan = decision.plan();
-  say(reasons, plan.variant, ": ", p.rows, " rows of ", p.cols, ", for ", m.gpu.processors,
-      " processors");
-  say(reasons, plan.split, " blocks a row: ", plan.blocks, " of ", plan.threads, " threads");
-  return decision;
-}
-
-Decision choose_weighted(const Problem& p, const Machine& m, Reasons* reasons) {
-  const gpu_rows::WeightedLaunch launch = gpu_rows::weighted(p, m);
-  say(reasons, "gpu_weighted: ", p.rows, " rows of ", gpu_rows::weighted_packs(p),
-      " packs of 16 bytes, whose classes have ",
-      p.probability_bytes > 0 ? "probabilities" : "weights");
-  say(reasons, launch.row_threads, " threads a row, ", launch.threads, " a block, ", launch.blocks,
-      " blocks; ", launch.resident ? "a row is read once" : "what no block can hold is read twice");
-  return decided("gpu_weighted", launch, p);
-}
-
-Decision choose_rows_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
-  // Without regard to the number of rows: as if there were many.
-  Problem judged = p;
-  if (p.batch_invariant) judged.rows = 1024;
-  const auto tuned = m.tuned != nullptr ? m.tuned->find(judged, m) : std::nullopt;
-  const gpu_rows::Config config = tuned ? *tuned : gpu_rows::derived_config(judged, m);
-  const bool by_rows = config.kernel == gpu_rows::Kernel::grid;  // how it cuts a row
-  Launch launch = widened(gpu_rows::launch_of(config, by_rows ? judged : p, m));
-  if (by_rows) {
-    auto& grid = std::get<gpu_rows::GridLaunch>(launch);
-    grid.blocks = std::min(grid.blocks, std::max<std::int64_t>(p.rows, 1) * grid.split);
-  }
-  const Decision decision = decided(gpu_rows::variant_of(config), launch, p);
-  const Plan plan = decision.plan();
-  say(reasons, plan.variant, ": ", p.rows, " rows of ", gpu_rows::packs(p),
-      " packs of 16 bytes, for ", m.gpu.processors, " processors");
-  say(reasons, tuned ? "measured: the quickest at the nearest point of the tuning table"
-                     : "derived from the machine's limits: no measured point is near");
-  if (p.batch_invariant) say(reasons, "chosen by the columns alone: batch_invariant");
-  say(reasons, plan.blocks, " blocks of ", plan.threads, " threads, ", plan.split,
-      " blocks a row: ", plan.details);
-  return decision;
-}
-
-Decision choose_on_gpu(const Problem& p, const Machine& m, Reasons* reasons) {
-  if (const std::string refusal = gpu_rows::refuse_no_gpu(p, m); !refusal.empty()) {
-    say(reasons, "nothing runs this: ", refusal);
-    return {};
-  }
-  if (selects(p.op)) return choose_selection(p, m, reasons);
-  if (p.weighted) return choose_weighted(p, m, reasons);
-  return choose_rows_on_gpu(p, m, reasons);
+  const std::string begin = "nothing runs this: " + std::string(name(p.op));
+  if (named.size() == 1) return begin + ": " + named.front().second;
+  Reasons each;
+  for (const auto& [who, why] : named) each.push_back(who + ": " + why);
+  return begin + ": " + joined(each);
 }
 
 // Every tile reads its keys and values again; from memory where those of a head do not
@@ -160,10 +86,28 @@ Plan Decision::plan() const {
 }
 
 Decision choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
-  if (problem.op == Op::attention) return select_of_list(problem, machine, reasons);
-  if (machine.device() == Device::cuda) return choose_on_gpu(problem, machine, reasons);
-  const Variant& best = *find_variant(problem.op, best_on_cpu(problem, machine, reasons));
-  return decided(best, best.plan(problem, machine, reasons), problem);
+  const Variant* best = nullptr;
+  std::string reason;  // why it is the best
+  Reasons others;      // and why each other one yields
+  for (const Variant& v : variants(problem.op)) {
+    const bool ships = v.role == Role::ship && v.device == machine.device();
+    if (!ships || !v.refuses(problem, machine).empty()) continue;
+    Reasons why;
+    Reasons* const asked = reasons != nullptr ? &why : nullptr;
+    const bool yields = v.yields != nullptr && v.yields(problem, machine, asked);
+    if (!yields && best == nullptr) best = &v;
+    if (reasons == nullptr && best != nullptr) break;
+    if (reasons == nullptr) continue;
+    if (&v == best) reason = why.empty() ? std::string(v.idea) : joined(why);
+    if (yields) others.push_back(text_of("not ", v.name, ": ", joined(why)));
+  }
+  if (best == nullptr) {
+    if (reasons != nullptr) reasons->push_back(refusals(problem, machine));
+    return {};
+  }
+  say(reasons, best->name, ": ", reason);
+  if (reasons != nullptr) std::ranges::move(others, std::back_inserter(*reasons));
+  return decided(*best, best->plan(problem, machine, reasons), problem, reasons);
 }
 
 Status plan_variant(std::string_view wanted, const Problem& problem, const Machine& machine,
@@ -171,9 +115,8 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
   // A launch has a name, too: gpu_block:4, gpu_stream:1:64.
   const std::string_view family = wanted.substr(0, wanted.find(':'));
   const auto config = selects(problem.op) ? std::nullopt : gpu_rows::config_named(wanted);
-  const Variant* found = find_variant(problem.op, config ? gpu_rows::variant_of(*config)
-                                                  : selects(problem.op) ? family
-                                                                        : wanted);
+  const bool by_family = selects(problem.op) || config;
+  const Variant* found = find_variant(problem.op, by_family ? family : wanted);
   if (found == nullptr) return no_such_variant(problem.op, wanted);
   if (const std::string refusal = found->refuses(problem, machine); !refusal.empty()) {
     return {Code::unsupported, "variant: " + std::string(wanted) + " cannot run this: " + refusal};
@@ -184,13 +127,13 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
       return {Code::unsupported, "variant: " + std::string(wanted) + " does not hold such rows"};
     }
     const Launch launch = widened(gpu_rows::launch_of(*config, problem, machine));
-    decision = decided(*found, launch, problem);
+    decision = decided(*found, launch, problem, reasons);
   } else if (family != wanted) {
     const auto launch = gpu_select::launch_named(wanted, problem, machine);
     if (!launch) return no_such_variant(problem.op, wanted);
-    decision = decided(*found, widened(*launch), problem);
+    decision = decided(*found, widened(*launch), problem, reasons);
   } else {
-    decision = decided(*found, found->plan(problem, machine, reasons), problem);
+    decision = decided(*found, found->plan(problem, machine, reasons), problem, reasons);
   }
   return {};
 }

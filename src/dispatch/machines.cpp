@@ -5,12 +5,12 @@
 #include <mutex>
 #include <utility>
 
-#include "dispatch/tuning.hpp"
 #include "dispatch/tuning/avx2.hpp"
 #include "dispatch/tuning/avx512.hpp"
 #include "dispatch/tuning/neon.hpp"
 #include "dispatch/tuning_file.hpp"
 #include "onepass/context.hpp"
+#include "rows/gpu/tuning.hpp"
 #include "runtime/gpu.hpp"
 #include "runtime/host.hpp"
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/nearest.hpp"
@@ -18,10 +19,10 @@
 #include "ops/select/cpu/variants.hpp"
 #include "ops/select/gpu/policy.hpp"
 #include "ops/select/gpu/variants.hpp"
-#include "ops/softmax/cpu/limits.hpp"
+#include "ops/softmax/cpu/policy.hpp"
 #include "ops/softmax/cpu/variants.hpp"
 #include "ops/softmax/gpu/variants.hpp"
-#include "rows/gpu/policy.hpp"
+#include "rows/gpu/best.hpp"
 #ifdef ONEPASS_HAS_WALK
 #include "ops/attention/walk/variants.hpp"
 #include "ops/select/walk/variants.hpp"
@@ -98,6 +99,14 @@ Launch planned_by(const Problem& p, const Machine& m, Reasons* reasons) {
 template <auto Function>
 constexpr auto plan = planned_by<Function>;
 
+// Yields unless a family's policy, which says why, decides for this one.
+template <auto Policy, auto Own>
+bool yields_unless(const Problem& p, const Machine& m, Reasons* why) {
+  return Policy(p, m, why) != Own;
+}
+template <auto Policy, auto Own>
+constexpr auto best_if = yields_unless<Policy, Own>;
+
 constexpr Variant kVariants[] = {
 #ifdef ONEPASS_HAS_WALK
 #include "ops/attention/walk/variants.def"
@@ -136,13 +145,25 @@ const Variant* find_variant(Op op, std::string_view name) {
   return nullptr;
 }
 
+std::string_view name_today(std::string_view variant) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+      {"flash_mma", "gpu_flash"}, {"hopper", "gpu_hopper"}, {"simt", "gpu_simt"}};
+  for (const auto& [once, today] : kRenamed) {
+    if (variant == once) return today;
+  }
+  return variant;
+}
+
 Status no_such_variant(Op op, std::string_view wanted) {
   std::string text =
       "variant: " + std::string(name(op)) + " has no '" + std::string(wanted) + "'; it has";
   std::vector<std::string_view> names;
   for (const Variant& v : variants(op)) names.push_back(v.name);
   for (const std::string_view each : names) text += " " + std::string(each);
-  return {Code::invalid_argument, text + did_you_mean(wanted, names)};
+  const std::string_view today = name_today(wanted);
+  const bool renamed = today != wanted && find_variant(op, today) != nullptr;
+  return {Code::invalid_argument, text + (renamed ? " (it is called " + std::string(today) + " now)"
+                                                  : did_you_mean(wanted, names))};
 }
 
 }  // namespace onepass

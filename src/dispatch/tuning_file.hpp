@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "dispatch/tuning.hpp"
+#include "rows/gpu/tuning.hpp"
 
 namespace onepass {
 

@@ -60,13 +60,17 @@ struct Variant {
   Launch (*plan)(const Problem&, const Machine&, Reasons*);
   Run run;
   Device device = Device::cpu;
-  // Of a variant that is only sometimes the best of those that can run: why it is not, or nothing.
-  std::string (*yields)(const Problem&, const Machine&) = nullptr;
+  // Whether another variant that ships and can run the problem is better, and why, or why not.
+  // Null: it is the best wherever it can run. Of those that can run a problem, one does not yield.
+  bool (*yields)(const Problem&, const Machine&, Reasons* why) = nullptr;
 };
 
 // All variants of an op: a CPU's, then a GPU's; each in reading order, a walk first.
 std::span<const Variant> variants(Op op);
 const Variant* find_variant(Op op, std::string_view name);
 Status no_such_variant(Op op, std::string_view name);
+
+// What a variant is called today that had this name once, as older results have it; else the name.
+std::string_view name_today(std::string_view variant);
 
 }  // namespace onepass

@@ -1,5 +1,5 @@
 #include "dispatch/machines.hpp"
-#include "dispatch/tuning.hpp"
+#include "rows/gpu/tuning.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -48,6 +48,7 @@ TEST(GpuTuningTest, WhatIsNoTuningIsToldByItsLine) {
       {"onepass-tuning-1 90 132\nzip 2 512 1 gpu_block:2\n", "line 2"},
       {"onepass-tuning-1 90 132\nmap 2 512 1 gpu_block:2 more\n", "line 2"},
       {"onepass-tuning-1 90 132\n\nmap 2 512 1 gpu_wide:2\n", "line 3: 'gpu_wide:2'"},
+      {"onepass-tuning-1 90 132\nmap 2 512 1 flash_mma:2\n", "line 2: 'flash_mma:2'"},
       {"onepass-tuning-1 90 132\nmap 2 512 1 gpu_block:x\n", "line 2: 'gpu_block:x'"}};
   for (const auto& [text, part] : bad) {
     GpuTuning tuning = two_points();

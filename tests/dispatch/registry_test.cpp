@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <vector>
 
+#include "dispatch/choose.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
 
@@ -103,6 +105,44 @@ TEST(RegistryTest, SomethingThatShipsRunsEverything) {
     };
     EXPECT_TRUE(std::any_of(variants(op).begin(), variants(op).end(), runs_all)) << name(op);
   }
+}
+
+// So the order of the list decides nothing.
+TEST(RegistryTest, OfThoseThatShipAndCanRunAProblemOneDoesNotYield) {
+  std::vector<Machine> machines = {kCpu};
+  for (const Machine& gpu : known_gpus()) machines.push_back(gpu);
+  for (const Op op : kAllOps) {
+    for (Problem p : any_problems(op)) {
+      for (const std::int64_t k : {1, 50, 3000}) {
+        p.k = k;
+        p.weighted = op == Op::cross_entropy && k == 50;
+        for (const Machine& m : machines) {
+          std::vector<std::string_view> able, best;
+          for (const Variant& v : variants(op)) {
+            const bool ships = v.role == Role::ship && v.device == m.device();
+            if (!ships || !v.refuses(p, m).empty()) continue;
+            able.push_back(v.name);
+            if (v.yields == nullptr || !v.yields(p, m, nullptr)) best.push_back(v.name);
+          }
+          ASSERT_EQ(best.size(), able.empty() ? 0U : 1U)
+              << name(op) << ' ' << p.rows << 'x' << p.cols << " k=" << k << " on " << m.name
+              << (best.empty() ? "" : best.front());
+          ASSERT_EQ(choose(p, m).variant(), best.empty() ? "" : best.front());
+        }
+      }
+    }
+  }
+}
+
+TEST(RegistryTest, AnOldNameIsAnsweredWithTodays) {
+  const auto said = [](Op op, std::string_view name) {
+    return no_such_variant(op, name).message();
+  };
+  EXPECT_NE(said(Op::attention, "hopper").find("called gpu_hopper now"), std::string::npos);
+  EXPECT_NE(said(Op::attention, "flash_mma").find("called gpu_flash now"), std::string::npos);
+  EXPECT_EQ(said(Op::softmax, "hopper").find("now"), std::string::npos);
+  EXPECT_EQ(name_today("simt"), "gpu_simt");
+  EXPECT_EQ(name_today("cpu_row"), "cpu_row");
 }
 
 TEST(RegistryTest, NoVariantRefusesEverything) {

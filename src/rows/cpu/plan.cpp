@@ -60,24 +60,27 @@ int worthwhile_threads(const Problem& p, const Machine& m, Reasons* reasons) {
   return threads;
 }
 
-bool worth_splitting(const Problem& p, const Machine& m, Reasons* reasons) {
+Cut best_cut(const Problem& p, const Machine& m, Reasons* why) {
   const int threads = worthwhile_threads(p, m, nullptr);
-  if (threads == 1) return false;
+  if (threads == 1) {
+    say(why, "rows whole: one thread has them all");
+    return Cut::rows;
+  }
   if (p.batch_invariant) {
-    say(reasons, "rows whole: a row's bits shall not depend on the other rows");
-    return false;
+    say(why, "rows whole: a row's bits shall not depend on the other rows");
+    return Cut::rows;
   }
   if (p.cols < m.tuning.split_cols) {
-    say(reasons, "rows whole: ", p.cols, " columns are fewer than the ", m.tuning.split_cols,
+    say(why, "rows whole: ", p.cols, " columns are fewer than the ", m.tuning.split_cols,
         " from which a meeting of threads pays");
-    return false;
+    return Cut::rows;
   }
   const std::int64_t rounds = ceil_div(p.rows, threads);
   const double busy = static_cast<double>(p.rows) / static_cast<double>(rounds * threads);
-  const bool split = busy < 0.8;
-  say(reasons, split ? "rows cut" : "rows whole", ": ", p.rows, " whole rows would keep ", threads,
-      " threads ", static_cast<int>(busy * 100), " % busy");
-  return split;
+  const bool idle = busy < 0.8;
+  say(why, idle ? "rows cut: " : "rows whole: ", p.rows, " whole rows keep ", threads, " threads ",
+      static_cast<int>(busy * 100), " % busy");
+  return idle ? Cut::pieces : Cut::rows;
 }
 
 CpuLaunch alone(const Problem&, const Machine&, Reasons*) { return {}; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/machine.hpp"
 #include "core/problem.hpp"
@@ -24,8 +25,9 @@ struct CpuLaunch {
 // Threads that the problem keeps busy.
 int worthwhile_threads(const Problem& p, const Machine& m, Reasons* reasons);
 
-// Whether whole rows would leave threads idle that pieces of rows would not.
-bool worth_splitting(const Problem& p, const Machine& m, Reasons* reasons);
+// What a thread has at a time: whole rows, or pieces where whole rows would leave threads idle.
+enum class Cut : std::uint8_t { rows, pieces };
+Cut best_cut(const Problem& p, const Machine& m, Reasons* why);
 
 // One thread does it all.
 CpuLaunch alone(const Problem& p, const Machine& m, Reasons* reasons);

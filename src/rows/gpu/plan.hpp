@@ -36,13 +36,26 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-constexpr std::string_view variant_of(const Config& config) {
+// The variants that run configs: a cluster of blocks runs the block's kernel.
+enum class Kind : std::uint8_t { group, block, cluster, grid };
+
+constexpr Kind kind_of(const Config& config) {
   switch (config.kernel) {
-    case Kernel::group: return "gpu_group";
-    case Kernel::block: return config.split == 1 ? "gpu_block" : "gpu_cluster";
-    case Kernel::grid: return "gpu_grid";
+    case Kernel::group: return Kind::group;
+    case Kernel::block: return config.split == 1 ? Kind::block : Kind::cluster;
+    case Kernel::grid: break;
   }
-  return "?";
+  return Kind::grid;
+}
+
+constexpr std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::group: return "gpu_group";
+    case Kind::block: return "gpu_block";
+    case Kind::cluster: return "gpu_cluster";
+    case Kind::grid: break;
+  }
+  return "gpu_grid";
 }
 
 // ---- launches ---------------------------------------------------------------------------------

@@ -95,11 +95,21 @@ inline Config derived_config(const Problem& p, const Machine& m) {
   return {Kernel::grid, stream_packs(p)};
 }
 
+// As few packs per thread as keep the row in a block's registers, more than two; else the kernel
+// that goes on in shared memory.
+inline Config one_block(const Problem& p, const Machine& m) {
+  for (const int held : {4, 8}) {
+    const Config config{Kernel::block, held};
+    if (packs(p) <= std::int64_t{kBlockThreads} * held && fits(config, p, m)) return config;
+  }
+  return {Kernel::block, loop_packs(p)};
+}
+
 // ---- configs by name --------------------------------------------------------------------------
 
 // gpu_block:4, gpu_cluster:4:8: the packs a thread, and the blocks a row.
 inline std::string name_of(const Config& config) {
-  std::string text = std::string(variant_of(config)) + ":" + std::to_string(config.packs);
+  std::string text = std::string(name_of(kind_of(config))) + ":" + std::to_string(config.packs);
   if (config.split > 1) text += ":" + std::to_string(config.split);
   return text;
 }
@@ -122,36 +132,12 @@ inline std::optional<Config> config_named(std::string_view text) {
     config.kernel = kernel;
     const bool splits =
         kernel == Kernel::block || config.split == 1;  // the others have no such number
-    if (splits && variant_of(config) == variant) return config;
+    if (splits && name_of(kind_of(config)) == variant) return config;
   }
   return std::nullopt;
 }
 
-// ---- variants by name -------------------------------------------------------------------------
-
-inline RowLaunch group(const Problem& p, const Machine& m) {
-  return launch_of(best_group(p, m), p, m);
-}
-
-// As few packs per thread as keep the row in registers, more than two; else the
-// kernel that goes on.
-inline RowLaunch block(const Problem& p, const Machine& m) {
-  for (const int held : {4, 8}) {
-    const Config config{Kernel::block, held};
-    if (packs(p) <= std::int64_t{kBlockThreads} * held && fits(config, p, m)) {
-      return launch_of(config, p, m);
-    }
-  }
-  return launch_of({Kernel::block, loop_packs(p)}, p, m);
-}
-
-inline RowLaunch cluster(const Problem& p, const Machine& m) {
-  Config config = best_block(p, m);
-  config.split = std::max(config.split, 2);
-  return launch_of(config, p, m);
-}
-
-inline RowLaunch grid(const Problem& p, const Machine& m) { return grid_launch(p, m); }
+// ---- what variants refuse ---------------------------------------------------------------------
 
 inline std::string refuse_no_gpu(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";

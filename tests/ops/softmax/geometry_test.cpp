@@ -8,7 +8,7 @@
 
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
-#include "rows/gpu/policy.hpp"
+#include "rows/gpu/best.hpp"
 
 namespace onepass {
 namespace {
@@ -185,7 +185,7 @@ TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
   const Machine& h200 = *find_machine("h200");
   const auto block = [&](std::int64_t cols) {
     return std::get<gpu_rows::BlockLaunch>(
-        gpu_rows::block(problem_of(1024, cols, DType::f16), h200));
+        gpu_rows::block(problem_of(1024, cols, DType::f16), h200, nullptr));
   };
   EXPECT_EQ(block(16384).packs, 4);
   EXPECT_EQ(block(32768).packs, 8);

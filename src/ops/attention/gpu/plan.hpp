@@ -33,8 +33,7 @@ inline std::string refuse_tensor_cores(const Problem& p, const Machine& m) {
   return {};
 }
 
-// ---- simt: a warp per row
-// ----------------------------------------------------------------------------
+// ---- simt: a warp per row -----------------------------------------------------------------------
 
 struct SimtLaunch {
   std::int64_t blocks = 0;

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/reasons.hpp"
 #include "ops/select/gpu/plan.hpp"
 #include "ops/select/gpu/stream_plan.hpp"
 #include "rows/gpu/policy.hpp"
@@ -14,8 +15,7 @@
 
 namespace onepass::gpu_select {
 
-// ---- what can run
-// --------------------------------------------------------------------------------------------
+// ---- what can run -------------------------------------------------------------------------------
 
 inline std::string refuse_any_k(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
@@ -106,8 +106,7 @@ inline std::string refuse_guess(const Problem& p, const Machine& m) {
 
 using AnyLaunch = std::variant<SelectLaunch, StreamLaunch, LanesLaunch, SortLaunch>;
 
-// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block
-// --------------------
+// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block -----
 
 inline std::optional<AnyLaunch> launch_named(std::string_view text, const Problem& p,
                                              const Machine& m) {
@@ -172,8 +171,7 @@ inline std::vector<std::string> launch_names(const Problem& p, const Machine& m)
   return names;
 }
 
-// ---- what is selected
-// ------------------------------------------------------------------------------------------
+// ---- what is selected ---------------------------------------------------------------------------
 
 // Where rows are more than clusters of two have room for, and not so short that a block
 // takes them at once; or in clusters, where blocks that meet at every stage would be few, or
@@ -196,30 +194,48 @@ inline bool guesses(const Problem& p, const Machine& m) {
   return refuse_guess(p, m).empty() && guess(p, m).blocks <= m.gpu.processors;
 }
 
-struct Choice {
-  std::string_view variant;
-  AnyLaunch launch;
-};
+enum class Kernel : std::uint8_t { block, cluster, guess, grid, stream, warp, sort };
 
 // A few lanes where rows are short; warps of their own where rows are many, and a block where these
 // cannot; a cluster where they are few, which guesses if it can, the whole GPU where there are no
 // clusters or even they would leave a block with many tiles.
-inline Choice best(const Problem& p, const Machine& m) {
-  if (p.op == Op::topk && p.k > kMostK) return {"gpu_sort", sort(p, m)};
-  if (p.op == Op::topk && refuse_warp(p, m).empty()) return {"gpu_warp", warp(p, m)};
-  if (guesses(p, m)) return {"gpu_guess", guess(p, m)};
-  if (streams(p, m)) return {"gpu_stream", stream(p, m)};
+inline Kernel best(const Problem& p, const Machine& m, Reasons* why) {
+  if (p.op == Op::topk && p.k > kMostK) {
+    say(why, "K is above ", kMostK, ", what a block has room for");
+    return Kernel::sort;
+  }
+  if (p.op == Op::topk && refuse_warp(p, m).empty()) {
+    say(why, p.cols, " columns and K = ", p.k, " are few: lanes of a warp hold a row");
+    return Kernel::warp;
+  }
+  if (guesses(p, m)) {
+    say(why, p.rows, " rows are few: clusters for all of them run at once on ", m.gpu.processors,
+        " SMs");
+    return Kernel::guess;
+  }
+  if (streams(p, m)) {
+    say(why, p.rows, " rows keep ", m.gpu.processors, " SMs busy with warps that do not wait");
+    return Kernel::stream;
+  }
   const int split = cluster_split(p, m);
   const bool idles = 2 * split * p.rows <= m.gpu.processors;
-  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty()) {
-    if (const SelectLaunch launch = grid(p, m); fits(launch, m)) return {"gpu_grid", launch};
+  if (idles && packs(p) / split >= 16 * kMostThreads && refuse_grid(p, m).empty() &&
+      fits(grid(p, m), m)) {
+    say(why, split * p.rows, " blocks would leave SMs idle, and rows of ", packs(p),
+        " packs are long enough for more");
+    return Kernel::grid;
   }
-  if (split > 1) {
-    if (const SelectLaunch launch = cluster(p, m); fits(launch, m)) return {"gpu_cluster", launch};
+  if (split > 1 && fits(cluster(p, m), m)) {
+    say(why, p.rows, " rows are fewer than the ", m.gpu.processors, " SMs: ", split,
+        " blocks share each");
+    return Kernel::cluster;
   }
-  const SelectLaunch launch = block(p, m);
-  if (p.op == Op::topk && !fits(launch, m)) return {"gpu_sort", sort(p, m)};
-  return {"gpu_block", launch};
+  if (p.op == Op::topk && !fits(block(p, m), m)) {
+    say(why, "a block has no room for K = ", p.k, " candidates and its stages");
+    return Kernel::sort;
+  }
+  say(why, p.rows, " rows are enough for a block each");
+  return Kernel::block;
 }
 
 }  // namespace onepass::gpu_select

@@ -17,7 +17,7 @@
 
 #include "core/simd/inline-inl.hpp"
 #include "merge/lane-inl.hpp"
-#include "ops/softmax/cpu/limits.hpp"
+#include "ops/softmax/cpu/policy.hpp"
 #include "ops/softmax/cpu/variants.hpp"
 #include "rows/cpu/layout.hpp"
 #include "rows/cpu/run.hpp"

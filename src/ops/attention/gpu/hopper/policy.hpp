@@ -9,41 +9,48 @@
 
 namespace onepass::gpu_attention {
 
-inline std::string few_rows(const Problem& p) {
-  return text_of(p.attention.queries * p.attention.group(), " rows of a kv head, at most ",
-                 kFewRows, ": one warp has them all");
+// gpu_decode takes every problem that it can run.
+inline bool is_decode(const Problem& p, const Machine& m, Reasons* why) {
+  if (!refuse_decode(p, m).empty()) return false;
+  say(why, p.attention.queries * p.attention.group(), " rows of a KV head, at most ", kFewRows,
+      ": one warp has them all");
+  return true;
 }
 
-// Hopper tiles one head, gpu_flash a whole GQA group. Hopper is twice as fast per tile, so
-// it loses where it needs more than twice as many tiles, and where its tiles are too few to
-// keep all SMs busy.
-inline std::string hopper_yields(const Problem& p, const Machine& m) {
+// gpu_hopper tiles one head, gpu_flash a whole GQA group. gpu_hopper is twice as fast per tile, so
+// it loses where it needs more than twice as many tiles, and where its tiles are too few to keep
+// all SMs busy.
+inline bool hopper_yields(const Problem& p, const Machine& m, Reasons* why) {
   const AttentionFacts& a = p.attention;
-  if (refuse_decode(p, m).empty()) return few_rows(p);
+  if (is_decode(p, m, why)) return true;
   if (!p.batch_invariant && !hopper_fills(p, m)) {
-    return text_of(hopper_tiles(a), " tiles of queries are few for ", m.gpu.processors,
-                   " SMs: blocks share their keys");
+    say(why, hopper_tiles(a), " tiles of queries are few for ", m.gpu.processors,
+        " SMs: blocks share their keys");
+    return true;
   }
-  if (!hopper_wastes(p)) return {};
-  return text_of("its tiles have one head each, and queries are few: ", hopper_tiles(a),
-                 " tiles that are mostly empty");
+  if (!hopper_wastes(p)) return false;
+  say(why, "its tiles have one head each, and queries are few: ", hopper_tiles(a),
+      " tiles that are mostly empty");
+  return true;
 }
 
 inline bool takes_hopper(const Problem& p, const Machine& m) {
-  return refuse_hopper(p, m).empty() && hopper_yields(p, m).empty();
+  return refuse_hopper(p, m).empty() && !hopper_yields(p, m, nullptr);
 }
 
-inline std::string flash_yields(const Problem& p, const Machine& m) {
-  if (refuse_decode(p, m).empty()) return few_rows(p);
-  if (!takes_hopper(p, m)) return {};
+inline bool flash_yields(const Problem& p, const Machine& m, Reasons* why) {
+  if (is_decode(p, m, why)) return true;
+  if (!takes_hopper(p, m)) return false;
   const AttentionFacts& a = p.attention;
-  return text_of("gpu_hopper is twice as fast per tile, and has ", hopper_tiles(a),
-                 " where it would have ", row_tiles(a, flash_rows(flash_dims(a.dim))));
+  say(why, "gpu_hopper is twice as fast per tile, and has ", hopper_tiles(a),
+      " where it would have ", row_tiles(a, flash_rows(flash_dims(a.dim))));
+  return true;
 }
 
-inline std::string simt_yields(const Problem& p, const Machine& m) {
+inline bool simt_yields(const Problem& p, const Machine& m, Reasons* why) {
   const bool others = refuse_mma(p, m).empty() || refuse_decode(p, m).empty() || takes_hopper(p, m);
-  return others ? "tensor cores take f16 and bf16" : "";
+  if (others) say(why, "tensor cores take f16 and bf16");
+  return others;
 }
 
 }  // namespace onepass::gpu_attention

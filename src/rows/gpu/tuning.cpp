@@ -1,4 +1,4 @@
-#include "dispatch/tuning.hpp"
+#include "rows/gpu/tuning.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@ constexpr std::string_view kFormat = "onepass-tuning-1";
 constexpr std::array<std::string_view, 3> kFamilies = {"map", "fold", "pair"};
 
 constexpr const char* kH200 =
-#include "dispatch/tuning/h200.inc"
+#include "rows/gpu/h200.inc"
     ;
 
 std::optional<Family> family_named(std::string_view name) {
