@@ -16,6 +16,7 @@
 
 #include "cli/files/files.hpp"
 #include "cli/measure/json.hpp"
+#include "dispatch/variant.hpp"
 #include "onepass_build.hpp"
 
 namespace onepass::cli {
@@ -146,7 +147,9 @@ class Reader {
   void value(const Json& json, const std::string& name, std::vector<Row>& out) {
     if (!json.is_array()) return expected(json, name, "an array");
     for (std::size_t i = 0; i < json.size(); ++i) {
-      fields(json[i], fmt::format("{}[{}]", name, i), out.emplace_back());
+      Row& row = out.emplace_back();
+      fields(json[i], fmt::format("{}[{}]", name, i), row);
+      row.variant = name_today(row.variant);
     }
   }
 

@@ -164,6 +164,16 @@ TEST(ResultsTest, UnknownFieldsAreSkipped) {
   EXPECT_TRUE(from_json(replaced("\"sm\": 0", "\"later\": {}, \"sm\": 0"), results).ok());
 }
 
+TEST(ResultsTest, AVariantThatWasRenamedIsReadByTodaysName) {
+  Results results = sample();
+  results.rows[0].op = "attention";
+  results.rows[0].variant = "flash_mma";
+  Results back;
+  ASSERT_TRUE(from_json(to_json(results), back).ok());
+  EXPECT_EQ(back.rows[0].variant, "gpu_flash");
+  EXPECT_EQ(back.rows[1].variant, "copy");
+}
+
 TEST(ResultsTest, EveryMissingFieldIsNamed) {
   using Json = nlohmann::ordered_json;
   const Json whole = Json::parse(kText);
