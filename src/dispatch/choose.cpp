@@ -33,31 +33,46 @@ Decision decided(const Variant& variant, const Launch& launch, const Problem& p,
   return decision;
 }
 
-std::string joined(const Reasons& reasons) {
+bool ships(const Variant& v, const Machine& m) {
+  return v.role == Role::ship && v.device == m.device();
+}
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
   std::string text;
-  for (const std::string& each : reasons) text += (text.empty() ? "" : "; ") + each;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += between;
+    text += word;
+  }
   return text;
 }
 
-// Why nothing that ships can run a problem: what each variant refuses it for, a reason once.
-std::string refusals(const Problem& p, const Machine& m) {
-  std::vector<std::pair<std::string, std::string>> named;  // the variants, and their reason
-  for (const Variant& v : variants(p.op)) {
-    if (v.role != Role::ship || v.device != m.device()) continue;
-    const std::string refusal = v.refuses(p, m);
-    const auto same =
-        std::ranges::find(named, refusal, &std::pair<std::string, std::string>::second);
-    if (same == named.end()) {
-      named.emplace_back(v.name, refusal);
+// Each reason once, with the variants that have it.
+using ByReason = std::vector<std::pair<std::string, std::vector<std::string>>>;
+ByReason by_reason(const std::vector<std::pair<std::string, std::string>>& variants) {
+  ByReason all;
+  for (const auto& [name, why] : variants) {
+    const auto same = std::ranges::find(all, why, &ByReason::value_type::first);
+    if (same == all.end()) {
+      all.push_back({why, {name}});
     } else {
-      same->first += ", " + std::string(v.name);
+      same->second.push_back(name);
     }
   }
-  const std::string begin = "nothing runs this: " + std::string(name(p.op));
-  if (named.size() == 1) return begin + ": " + named.front().second;
-  Reasons each;
-  for (const auto& [who, why] : named) each.push_back(who + ": " + why);
-  return begin + ": " + joined(each);
+  return all;
+}
+
+// Why nothing that ships can run a problem.
+std::string refusals(const Problem& p, const Machine& m) {
+  std::vector<std::pair<std::string, std::string>> each;
+  for (const Variant& v : variants(p.op)) {
+    if (ships(v, m)) each.emplace_back(v.name, v.refuses(p, m));
+  }
+  const ByReason all = by_reason(each);
+  std::vector<std::string> texts;
+  for (const auto& [why, names] : all) {
+    texts.push_back(all.size() == 1 ? why : joined(names, ", ") + ": " + why);
+  }
+  return "nothing runs this: " + std::string(name(p.op)) + ": " + joined(texts, "; ");
 }
 
 // Every tile reads its keys and values again; from memory where those of a head do not
@@ -88,25 +103,32 @@ Plan Decision::plan() const {
 Decision choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
   const Variant* best = nullptr;
   std::string reason;  // why it is the best
-  Reasons others;      // and why each other one yields
+  std::vector<std::pair<std::string, std::string>>
+      others;  // that can run it, too, and why they yield
   for (const Variant& v : variants(problem.op)) {
-    const bool ships = v.role == Role::ship && v.device == machine.device();
-    if (!ships || !v.refuses(problem, machine).empty()) continue;
+    if (!ships(v, machine) || !v.refuses(problem, machine).empty()) continue;
     Reasons why;
-    Reasons* const asked = reasons != nullptr ? &why : nullptr;
-    const bool yields = v.yields != nullptr && v.yields(problem, machine, asked);
-    if (!yields && best == nullptr) best = &v;
-    if (reasons == nullptr && best != nullptr) break;
-    if (reasons == nullptr) continue;
-    if (&v == best) reason = why.empty() ? std::string(v.idea) : joined(why);
-    if (yields) others.push_back(text_of("not ", v.name, ": ", joined(why)));
+    const bool yields =
+        v.yields != nullptr && v.yields(problem, machine, reasons != nullptr ? &why : nullptr);
+    if (!yields) best = &v;
+    if (reasons == nullptr) {
+      if (yields) continue;
+      break;
+    }
+    if (yields) {
+      others.emplace_back(v.name, joined(why, "; "));
+    } else {
+      reason = why.empty() ? std::string(v.idea) : joined(why, "; ");
+    }
   }
   if (best == nullptr) {
     if (reasons != nullptr) reasons->push_back(refusals(problem, machine));
     return {};
   }
   say(reasons, best->name, ": ", reason);
-  if (reasons != nullptr) std::ranges::move(others, std::back_inserter(*reasons));
+  for (const auto& [why, names] : by_reason(others)) {
+    say(reasons, "not ", joined(names, ", "), why == reason ? "" : ": " + why);
+  }
   return decided(*best, best->plan(problem, machine, reasons), problem, reasons);
 }
 
