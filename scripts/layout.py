@@ -34,7 +34,6 @@ LONG: dict[str, str] = {
     "src/ops/select/gpu/guess.cuh": "one class; to be cut with the rest of select/gpu",
     "tests/cli/problem/case_test.cpp": "three subjects, to be cut along them",
     "tests/cli/ops/expect_test.cpp": "three subjects, to be cut along them",
-    "tests/core/state_test.cpp": "its weighted means are to have a file of their own",
 }
 
 BOUNDS_FIRST = re.compile(r"__global__\s+__launch_bounds__")

@@ -1,68 +1,17 @@
 // The laws of the one idea: whatever tree of merges a row is folded with, the state is the row's.
-#include "core/weighted.hpp"
+#include "core/state.hpp"
 
-#include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <ostream>
-#include <random>
-#include <type_traits>
-#include <vector>
 
-namespace onepass {
+#include "tests/core/states.hpp"
 
-template <class T>
-void showValue(const State<T>& s, std::ostream& out) {  // for a counterexample
-  out << "{" << s.m << ", " << s.d << "}";
-}
-
+namespace onepass::test {
 namespace {
-
-template <class T>
-constexpr T kEpsilon = std::numeric_limits<T>::epsilon();
-template <class T>
-constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
-template <class T>
-constexpr T kInf = std::numeric_limits<T>::infinity();
-template <class T>
-constexpr T kHuge = std::is_same_v<T, float> ? T(3e38) : T(1.7e308);
 
 template <class T>
 bool same_bits(T a, T b) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   return std::bit_cast<Bits>(a) == std::bit_cast<Bits>(b);
-}
-
-// Logits as models have them, ties, and now and then what breaks naive code.
-template <class T>
-rc::Gen<T> logit() {
-  const auto eighths = rc::gen::map(rc::gen::inRange(-400, 401), [](int k) { return T(k) / 8; });
-  return rc::gen::weightedOneOf<T>(
-      {{8, eighths},
-       {4, rc::gen::map(rc::gen::inRange(-1000000, 1000001), [](int k) { return T(k) / 30000; })},
-       {1, rc::gen::element(T(0), T(-0.0), -kInf<T>, T(1e4), T(-1e4))},
-       {1, rc::gen::element(kHuge<T>, -kHuge<T>, std::numeric_limits<T>::min())}});
-}
-
-// A row with at least one logit that counts.
-template <class T>
-rc::Gen<std::vector<T>> row() {
-  return rc::gen::suchThat(
-      rc::gen::resize(40, rc::gen::container<std::vector<T>>(logit<T>())), [](const auto& x) {
-        return std::any_of(x.begin(), x.end(), [](T v) { return v > -kInf<T>; });
-      });
-}
-
-template <class T>
-State<T> fold(const std::vector<T>& x) {
-  State<T> state = identity<T>();
-  for (const T v : x) state = merge(state, leaf(v));
-  return state;
 }
 
 // The state of some row, as often as not one with a maximum near the others': only then does each
@@ -77,52 +26,9 @@ rc::Gen<State<T>> state() {
   return rc::gen::oneOf(near, rc::gen::map(row<T>(), [](const auto& x) { return fold(x); }));
 }
 
-// Merges any two until one is left: any tree, any order.
-template <class Partial>
-Partial merge_anyhow(std::vector<Partial> parts, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  while (parts.size() > 1) {
-    std::swap(parts.back(), parts[random() % parts.size()]);
-    const Partial last = parts.back();
-    parts.pop_back();
-    Partial& other = parts[random() % parts.size()];
-    other = random() % 2 == 0 ? merge(other, last) : merge(last, other);
-  }
-  return parts.front();
-}
-
-// Σ exp(x − max) without an order to speak of.
-template <class T>
-long double exact_sum(const std::vector<T>& x) {
-  const long double m = *std::max_element(x.begin(), x.end());
-  long double sum = 0;
-  for (const T v : x) sum += std::exp(v - m);
-  return sum;
-}
-
-// Each merge rounds a few times; an exponent's rounding error shrinks with the
-// weight it belongs to.
-template <class T>
-long double tolerance(std::size_t merges) {
-  return 4 * static_cast<long double>(merges + 2) * kEpsilon<T>;
-}
-
-template <class T>
-void expect_same_set(State<T> a, State<T> b, std::size_t merges) {
-  RC_ASSERT(a.m == b.m);
-  RC_ASSERT(std::abs(a.d - b.d) <= tolerance<T>(merges) * b.d);
-}
-
 template <class T>
 class StateTest : public testing::Test {};
-
-using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(StateTest, Types);
-
-template <class Property>
-void holds(Property property) {
-  rc::detail::checkGTest(property);
-}
+TYPED_TEST_SUITE(StateTest, FloatAndDouble);
 
 TYPED_TEST(StateTest, IdentityAndLeafAreWhatTheySay) {
   using T = TypeParam;
@@ -334,68 +240,5 @@ TYPED_TEST(StateTest, FiniteExtremesDoNotOverflow) {
   EXPECT_EQ(weight(fold(std::vector<T>{lowest, -kInf<T>}), lowest), T(1));
 }
 
-// A payload of two numbers, as attention's rows of V are many.
-template <class T>
-struct Pair {
-  T first, second;
-  friend Pair operator*(Pair p, T factor) { return {p.first * factor, p.second * factor}; }
-  friend Pair operator+(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
-};
-
-template <class T>
-using WeightedPair = Weighted<T, Pair<T>>;
-
-TYPED_TEST(StateTest, WeightedMeanIsTheSoftmaxSumForEveryTree) {
-  using T = TypeParam;
-  holds([](std::uint64_t seed) {
-    const std::vector<T> x = *row<T>();
-    std::mt19937_64 random(seed);
-    std::uniform_real_distribution<T> value(-4, 4);
-    const long double m = *std::max_element(x.begin(), x.end());
-    const long double d = exact_sum(x);
-    std::vector<WeightedPair<T>> parts = {{identity<T>(), {}}};  // the empty set is always one
-    long double first = 0;
-    long double second = 0;
-    for (const T v : x) {
-      const Pair<T> payload{value(random), value(random)};
-      parts.push_back(leaf(v, payload));
-      first += std::exp(v - m) / d * payload.first;
-      second += std::exp(v - m) / d * payload.second;
-    }
-    const WeightedPair<T> all = merge_anyhow(parts, seed);
-    RC_ASSERT(std::abs(mean(all).first - first) <= 4 * tolerance<T>(x.size()));
-    RC_ASSERT(std::abs(mean(all).second - second) <= 4 * tolerance<T>(x.size()));
-    expect_same_set(all.state, fold(x), x.size());
-  });
-}
-
-TYPED_TEST(StateTest, WeightedMeanOfNothingIsZero) {
-  using T = TypeParam;
-  const Weighted<T, T> none{identity<T>(), T(0)};
-  const Weighted<T, T> hidden = merge(leaf(-kInf<T>, T(7)), leaf(-kInf<T>, T(9)));
-  EXPECT_EQ(mean(none), T(0));
-  EXPECT_EQ(mean(merge(none, none)), T(0));
-  EXPECT_EQ(mean(hidden), T(0));
-  EXPECT_EQ(mean(merge(hidden, leaf(T(2), T(5)))), T(5));
-  EXPECT_EQ(mean(merge(leaf(T(2), T(5)), none)), T(5));
-}
-
-TYPED_TEST(StateTest, WeightedANanComesBeforeAnInfinityOnEitherSide) {
-  using T = TypeParam;
-  const Weighted<T, T> nan{{kNan<T>, T(1)}, T(1)};
-  const Weighted<T, T> infinite = leaf(kInf<T>, T(1));
-  EXPECT_TRUE(std::isnan(logsumexp(merge(nan, infinite).state)));
-  EXPECT_TRUE(std::isnan(logsumexp(merge(infinite, nan).state)));
-}
-
-TYPED_TEST(StateTest, WeightedMeanKeepsANan) {
-  using T = TypeParam;
-  const Weighted<T, T> nan = leaf(kNan<T>, T(1));
-  const Weighted<T, T> one = leaf(T(0), T(1));
-  EXPECT_TRUE(std::isnan(mean(merge(nan, one))));
-  EXPECT_TRUE(std::isnan(mean(merge(one, nan))));
-  EXPECT_TRUE(std::isnan(mean(merge(merge(one, nan), one))));
-}
-
 }  // namespace
-}  // namespace onepass
+}  // namespace onepass::test
