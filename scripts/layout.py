@@ -33,7 +33,6 @@ SHORT = ("src", "include", "cli", "python", "tests")
 LONG: dict[str, str] = {
     "src/ops/select/gpu/guess.cuh": "one class; to be cut with the rest of select/gpu",
     "tests/cli/problem/case_test.cpp": "three subjects, to be cut along them",
-    "tests/cli/ops/expect_test.cpp": "three subjects, to be cut along them",
 }
 
 BOUNDS_FIRST = re.compile(r"__global__\s+__launch_bounds__")
