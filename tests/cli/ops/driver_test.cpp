@@ -8,16 +8,10 @@
 #include <set>
 
 #include "cli/ops/call.hpp"
+#include "tests/support/cases.hpp"
 
 namespace onepass::cli {
 namespace {
-
-Case parsed(std::string_view text) {
-  Case c;
-  const Status status = parse_case(text, c);
-  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
-  return c;
-}
 
 TEST(DriverTest, TheArraysOfACallAreThoseThatItsDriverNames) {
   for (const std::string_view text :

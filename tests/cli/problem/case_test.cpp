@@ -1,55 +1,21 @@
-// Problem strings: what is printed is what is parsed, every mistake has its sentence, and the
-// dispatcher is told the same by a string as by the call it stands for.
+// Problem strings: what is printed is what is parsed, and every mistake has its sentence.
 #include "cli/problem/case.hpp"
-#include "dispatch/machines.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <fstream>
 #include <random>
-#include <set>
-#include <sstream>
 
-#include "cli/ops/call.hpp"
 #include "cli/problem/options.hpp"
-#include "dispatch/choose.hpp"
-#include "runtime/host.hpp"
-#include "tests/support/problem.hpp"
+#include "tests/support/cases.hpp"
 
 namespace onepass::cli {
 
 void showValue(const Case& c, std::ostream& out) { out << to_string(c); }  // for a counterexample
 
 namespace {
-
-constexpr std::array kFloating = {DType::f32, DType::f16, DType::bf16, DType::f64};
-
-rc::Gen<bool> seldom() {
-  return rc::gen::map(rc::gen::inRange(0, 4), [](int k) { return k == 0; });
-}
-
-// `usual` more often than not.
-template <class T>
-rc::Gen<T> mostly(T usual, rc::Gen<T> other) {
-  return rc::gen::weightedOneOf<T>({{3, rc::gen::just(usual)}, {1, std::move(other)}});
-}
-
-rc::Gen<std::vector<std::int64_t>> any_shape(int most_dimensions, int most) {
-  return rc::gen::mapcat(rc::gen::inRange(1, most_dimensions + 1), [most](int rank) {
-    return rc::gen::container<std::vector<std::int64_t>>(
-        static_cast<std::size_t>(rank),
-        rc::gen::oneOf(rc::gen::just<std::int64_t>(1), rc::gen::inRange<std::int64_t>(1, most)));
-  });
-}
-
-std::vector<std::string> words_of(std::string_view text) {
-  std::istringstream words{std::string(text)};
-  return {std::istream_iterator<std::string>(words), {}};
-}
 
 // Any case that a string can say: a number of its own for some options, an example of some others.
 rc::Gen<Case> any_case() {
@@ -78,13 +44,6 @@ rc::Gen<Case> any_case() {
   });
 }
 
-Case parsed(std::string_view text) {
-  Case c;
-  const Status status = parse_case(text, c);
-  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
-  return c;
-}
-
 RC_GTEST_PROP(CaseTest, WhatIsPrintedIsWhatIsParsed, ()) {
   const Case c = *any_case();
   Case back;
@@ -102,45 +61,6 @@ RC_GTEST_PROP(CaseTest, WordsMayComeInAnyOrder, (std::uint64_t seed)) {
   std::string shuffled = "\t";
   for (const std::string& word : words) shuffled += word + "  ";
   RC_ASSERT(parsed(shuffled) == c);
-}
-
-// Each option by itself, in each of its examples: said, printed under its own key, and read again.
-TEST(CaseTest, EveryOptionIsReadAndPrintedByItsRow) {
-  for (const std::string problem : {"softmax 4x5 f32", "attention 2x4x5x8 f16:f32"}) {
-    for (const OptionRow& option : options()) {
-      const std::string key(option.key);
-      std::vector<std::string> said;
-      for (const std::string& value : words_of(option.examples)) said.push_back(key + "=" + value);
-      if (option.is_flag) said.push_back(key);
-      ASSERT_FALSE(said.empty()) << key;
-      for (const std::string& word : said) {
-        Case c;
-        if (!parse_case(problem + " " + word, c).ok()) {
-          EXPECT_TRUE(problem.starts_with("attention")) << word;
-          continue;
-        }
-        const std::string printed = to_string(c);
-        const bool as_mask = option.is_flag && (key == "causal" || key == "lengths");
-        EXPECT_TRUE((printed + " ")
-                        .find(as_mask          ? " mask=" + key + " "
-                              : option.is_flag ? " " + key + " "
-                                               : " " + key + "=") != std::string::npos)
-            << word << ": " << printed;
-        EXPECT_EQ(parsed(printed), c) << printed;
-        EXPECT_EQ(to_string(parsed(printed)), printed);
-        const Case usual = usual_case(c);
-        EXPECT_NE(c, usual) << word;
-        EXPECT_EQ(to_string(usual), problem);
-      }
-    }
-  }
-}
-
-TEST(CaseTest, NoOptionHasTwoRows) {
-  std::set<std::pair<std::string_view, bool>> keys;
-  for (const OptionRow& option : options()) {
-    EXPECT_TRUE(keys.emplace(option.key, option.is_flag).second) << option.key;
-  }
 }
 
 TEST(CaseTest, TheExampleOfTheHeader) {
@@ -302,183 +222,6 @@ TEST(CaseMistakeTest, Values) {
                                  "isa="}) {
     expect_mistakes({{"4x4 " + word, "problem: bad value in '" + word + "'"}});
   }
-}
-
-// A file that is gone when the test is.
-class Workload {
- public:
-  explicit Workload(const std::string& text)
-      : path_(testing::TempDir() + "onepass_case_test_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + ".txt") {
-    std::ofstream(path_) << text;
-  }
-  ~Workload() { std::remove(path_.c_str()); }
-  Workload(const Workload&) = delete;
-  Workload& operator=(const Workload&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-TEST(WorkloadTest, CommentsBlanksAndTheDefaultOp) {
-  const Workload file(
-      "# a comment\n"
-      "\n"
-      "4x4 f16   # and one behind a case\n"
-      " \t \r\n"
-      "softmax 8x8\r\n"
-      "#softmax 9x9\n"
-      "1x1");  // no newline at the end
-  std::vector<Case> cases;
-  ASSERT_TRUE(read_workload(file.path(), Op::logsumexp, cases).ok());
-  ASSERT_EQ(cases.size(), 3U);
-  EXPECT_EQ(to_string(cases[0]), "logsumexp 4x4 f16");
-  EXPECT_EQ(to_string(cases[1]), "softmax 8x8 f32");
-  EXPECT_EQ(to_string(cases[2]), "logsumexp 1x1 f32");
-}
-
-TEST(WorkloadTest, AMistakeIsFoundByFileAndLine) {
-  const Workload file("# one\n4x4\n\nsoftmax 4x\n5x5\n");
-  std::vector<Case> cases;
-  const Status status = read_workload(file.path(), Op::softmax, cases);
-  EXPECT_EQ(status.code(), Code::invalid_argument);
-  EXPECT_EQ(status.message(), "workload: " + file.path() + ":4: problem: bad shape '4x'");
-}
-
-TEST(WorkloadTest, WhatCannotBeReadIsNamed) {
-  std::vector<Case> cases;
-  const std::string missing = testing::TempDir() + "onepass_no_such_file.txt";
-  const Status status = read_workload(missing, Op::softmax, cases);
-  EXPECT_EQ(status.code(), Code::invalid_argument);
-  EXPECT_EQ(status.message(), "workload: " + missing + ": cannot open: No such file or directory");
-  const Status folder = read_workload(testing::TempDir(), Op::softmax, cases);
-  EXPECT_EQ(folder.message(), "workload: " + testing::TempDir() + ": cannot read: Is a directory");
-  EXPECT_TRUE(cases.empty());
-}
-
-TEST(WorkloadTest, TheFilesOfThisRepositoryParse) {
-  for (const char* name : {"demo.txt", "perf_softmax_cpu.txt"}) {
-    std::vector<Case> cases;
-    const Status status =
-        read_workload(std::string(ONEPASS_SOURCE_DIR "/workloads/") + name, Op::softmax, cases);
-    EXPECT_TRUE(status.ok()) << status.message();
-    EXPECT_GE(cases.size(), 5U) << name;
-  }
-}
-
-TEST(WorkloadTest, EveryOptionOfAGpuHasAPlan) {
-  std::vector<Case> cases;
-  const Status status =
-      read_workload(ONEPASS_SOURCE_DIR "/workloads/perf_options.txt", Op::softmax, cases);
-  ASSERT_TRUE(status.ok()) << status.message();
-  EXPECT_EQ(cases.size(), 44U);
-  for (const Case& c : cases) {
-    EXPECT_EQ(name(c.device), "cuda") << to_string(c);
-    EXPECT_TRUE(choose(problem_of(c), *find_machine("h200"))) << to_string(c);
-  }
-}
-
-// What the library plans when the case is run, beside what its string says it would.
-std::string planned_otherwise(const Case& c) {
-  Call call;
-  if (Status made = call.make(c); !made.ok()) return "make: " + made.message();
-  EXPECT_TRUE(call.reset().ok());
-  Plan ran;
-  if (Status status = call.run(Context::cpu(c.threads), c.variant, &ran); !status.ok()) {
-    return "run: " + status.message();
-  }
-  const Plan expected = choose(problem_of(c), this_host(c.threads)).plan();
-  if (ran == expected) return {};
-  return to_string(c) + ": ran " + to_string(ran) + ", the string says " + to_string(expected);
-}
-
-TEST(ProblemOfTest, SaysWhatTheLibraryFindsOut) {
-  for (const std::string_view text : {"softmax 40x64",
-                                      "softmax 40x64 f16:f32",
-                                      "softmax 40x64 f64",
-                                      "softmax 40x64 step=2",
-                                      "softmax 40x64 pad=3 offset=1",
-                                      "softmax 40x64 axis=0",
-                                      "softmax 40x64 axis=0 step=2",
-                                      "softmax 40x64 axis=0 pad=7",
-                                      "softmax 5x6x7 axis=1",
-                                      "softmax 5x6x7 axis=0",
-                                      "softmax 5x6x1 axis=1",
-                                      "softmax 5x6x1 axis=0",
-                                      "softmax 6x1x1 axis=0",
-                                      "softmax 6x1x1 axis=0 pad=2",
-                                      "softmax 1x6x5 axis=1",
-                                      "softmax 6x1 axis=1",
-                                      "softmax 1x64 axis=0",
-                                      "softmax 64",
-                                      "softmax 64 step=3",
-                                      "softmax 40x64 in_place",
-                                      "softmax 40x64 lse",
-                                      "softmax 40x64 scale=2",
-                                      "softmax 40x64 scale=row",
-                                      "softmax 40x64 temperature=2",
-                                      "softmax 40x64 temperature=row",
-                                      "softmax 40x64 softcap=9",
-                                      "softmax 40x64 mask=additive",
-                                      "softmax 40x64 mask=boolean broadcast",
-                                      "softmax 40x64 mask=lengths",
-                                      "softmax 40x64 mask=causal",
-                                      "softmax 40x64 window=4,-1",
-                                      "softmax 40x64 window=-1,0",
-                                      "softmax 40x64 axis=0 mask=causal",
-                                      "softmax 40x64 axis=0 lse",
-                                      "softmax 1x40000 threads=2",
-                                      "softmax 0x5",
-                                      "softmax 5x0",
-                                      "log_softmax 40x64 axis=0",
-                                      "log_softmax 40x64",
-                                      "logsumexp 40x64 axis=0",
-                                      "logsumexp 40x64 f64:f16",
-                                      "softmax_backward 40x64",
-                                      "softmax_backward 40x64 softcap=3",
-                                      "log_softmax_backward 40x64 axis=0",
-                                      "cross_entropy 40x64 lse",
-                                      "cross_entropy 40x64 reduction=mean ignore",
-                                      "cross_entropy_backward 40x64 lse",
-                                      "cross_entropy_backward 40x64 in_place smoothing=0.1"}) {
-    EXPECT_EQ(planned_otherwise(parsed(text)), "");
-  }
-}
-
-// Rows worth cutting, and outputs large enough to be streamed where that pays.
-TEST(ProblemOfTest, SaysWhatTheLibraryFindsOutForLargeOnesSlow) {
-  for (const std::string_view text :
-       {"softmax 9x8000 threads=4", "softmax 1x40000 threads=1", "softmax 2x40000 threads=3 bf16",
-        "cross_entropy 1x40000 threads=2", "softmax_backward 1x40000 threads=2 in_place",
-        "softmax 1400x1000", "softmax 1400x1000 in_place", "softmax 1400x1000 step=2",
-        "softmax_backward 700x2000 f16:f32", "cross_entropy_backward 1400x1000 reduction=sum"}) {
-    EXPECT_EQ(planned_otherwise(parsed(text)), "");
-  }
-}
-
-RC_GTEST_PROP(ProblemOfTest, SaysWhatTheLibraryFindsOutForAnyLayout, ()) {
-  Case c{.op = *mostly(Op::softmax, rc::gen::elementOf(kRowOps)), .shape = *any_shape(4, 9)};
-  const int rank = static_cast<int>(c.shape.size());
-  c.axis = *rc::gen::inRange(-rank, rank);
-  c.in = *rc::gen::elementOf(kFloating);
-  c.out = *mostly(c.in, rc::gen::elementOf(kFloating));
-  if (*seldom()) {  // without options layouts decide
-    c.scale = *mostly(1.0, rc::gen::just(0.5));
-    c.temperature_rows = *seldom();
-    c.additive = *seldom();
-    c.causal = *seldom();
-    c.window_right = *mostly<std::int64_t>(-1, rc::gen::just<std::int64_t>(2));
-    c.lse = c.op != Op::logsumexp && *seldom();
-  }
-  const bool per_row = c.op == Op::logsumexp || c.op == Op::cross_entropy;
-  c.in_place = !per_row && c.in == c.out && *seldom();
-  c.pad = *mostly<std::int64_t>(0, rc::gen::just<std::int64_t>(3));
-  c.step = *mostly<std::int64_t>(1, rc::gen::just<std::int64_t>(2));
-  c.offset = *mostly<std::int64_t>(0, rc::gen::just<std::int64_t>(1));
-  c.threads = *rc::gen::inRange(0, 4);
-  const std::string otherwise = planned_otherwise(c);
-  if (!otherwise.empty()) RC_FAIL(otherwise);
 }
 
 }  // namespace
