@@ -56,7 +56,7 @@ class Table(unittest.TestCase):
         self.assertEqual(len({len(line) for line in lines}), 1)
 
 
-class Command(unittest.TestCase):
+class Targets(unittest.TestCase):
     def test_every_target_of_the_program_has_its_time(self):
         source = (ROOT / "fuzz/targets.cpp").read_text()
         for target in fuzz.TARGETS:
