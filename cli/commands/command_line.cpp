@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
@@ -95,6 +96,24 @@ template Option Command::option(const std::string&, std::vector<int>&, const std
 
 Option Command::flag(const std::string& name, bool& value, const std::string& what) {
   return Option(app_->add_flag(name, value, what));
+}
+void Command::problem_option(std::string_view key, Case& c, std::string name) {
+  const OptionRow& row = *find_option(key);
+  if (name.empty()) {
+    name = fmt::format("--{}", key);
+    std::ranges::replace(name, '_', '-');
+  }
+  const std::string help(row.help);
+  if (row.is_flag) {
+    app_->add_flag_callback(
+        name, [&row, &c] { row.read({}, c); }, help);
+    return;
+  }
+  const auto read = [&row, &c, name](const std::string& text) {
+    if (row.read(text, c)) return;
+    throw CLI::ValidationError(name, fmt::format("expected {}, got '{}'", row.form(), text));
+  };
+  app_->add_option_function<std::string>(name, read, help)->type_name(row.form());
 }
 void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::run(std::function<int()> body) {

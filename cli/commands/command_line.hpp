@@ -5,7 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "cli/problem/options.hpp"
 
 namespace CLI {
 class App;
@@ -38,6 +41,9 @@ class Command {
   template <typename T>
   Option option(const std::string& name, T& value, const std::string& what);
   Option flag(const std::string& name, bool& value, const std::string& what);
+  // An option of the problem line: top_p is --top-p, where no other name is given. `c` holds the
+  // default, and has to outlive the parsing.
+  void problem_option(std::string_view key, Case& c, std::string name = {});
   void footer(const std::string& text);
   void run(std::function<int()> body);  // what to do once all is parsed; returns the exit code
 

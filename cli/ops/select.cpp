@@ -64,12 +64,15 @@ TopkOptions topk_options(const Case& c, const Tensors& t) {
           .target_rank = t[array::rank]};
 }
 
+// Seeds per row, or one for all of them.
 SampleOptions sample_options(const Case& c, const Tensors& t) {
+  const Tensor& seeds = t[array::seed];
   return {.temperature = temperature_of(c, t),
           .top_k = c.top_k,
           .top_p = c.top_p,
           .min_p = c.min_p,
-          .seed = t[array::seed],
+          .seed = seeds.present() ? PerRowInteger(seeds) : static_cast<std::int64_t>(c.seed),
+          .offset = static_cast<std::int64_t>(c.draw),
           .scale = scale_of(c, t),
           .softcap = c.softcap,
           .mask = mask_of(c, t),

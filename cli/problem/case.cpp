@@ -28,13 +28,6 @@ Status bad(fmt::format_string<Args...> format, Args&&... args) {
 
 constexpr std::array kDTypes = {DType::f32, DType::f16, DType::bf16, DType::f64};
 
-const OptionRow* find_option(std::string_view key, bool is_flag) {
-  for (const OptionRow& option : options()) {
-    if (option.key == key && option.is_flag == is_flag) return &option;
-  }
-  return nullptr;
-}
-
 std::vector<std::string_view> option_keys(bool flags) {
   std::vector<std::string_view> keys;
   for (const OptionRow& option : options()) {
@@ -68,19 +61,23 @@ bool parse_shape(std::string_view text, std::vector<std::int64_t>& shape) {
 Status parse_word(std::string_view word, Case& c, std::string_view& says) {
   if (const std::size_t equals = word.find('='); equals != std::string_view::npos) {
     says = word.substr(0, equals);
-    const OptionRow* option = find_option(says, false);
-    if (option == nullptr) {
+    const OptionRow* option = find_option(says);
+    if (option == nullptr || option->is_flag) {
       return bad("problem: unknown key in '{}'{}", word, did_you_mean(says, option_keys(false)));
     }
-    return option->read(word.substr(equals + 1), c) ? Status{}
-                                                    : bad("problem: bad value in '{}'", word);
+    const std::string_view value = word.substr(equals + 1);
+    if (value == "row" && option->per_row != nullptr) {
+      c.*option->per_row = true;
+      return {};
+    }
+    return option->read(value, c) ? Status{} : bad("problem: bad value in '{}'", word);
   }
   if (const auto op = op_named(word)) {
     says = "op";
     c.op = *op;
     return {};
   }
-  if (const OptionRow* option = find_option(word, true)) {
+  if (const OptionRow* option = find_option(word); option != nullptr && option->is_flag) {
     says = word;
     option->read({}, c);
     return {};
@@ -137,7 +134,8 @@ std::int64_t Case::rows() const {
 
 std::vector<std::int64_t> Case::row_shape() const {
   std::vector<std::int64_t> outer = shape;
-  outer.erase(outer.begin() + axis_index());
+  const std::int64_t at = axis_index();
+  if (at >= 0 && at < static_cast<std::int64_t>(shape.size())) outer.erase(outer.begin() + at);
   return outer;
 }
 

@@ -50,6 +50,7 @@ struct Case {
   DType index = DType::i64;  // of what is chosen
   std::int64_t top_k = 0;    // sample: the filters
   double top_p = 1, min_p = 0;
+  std::uint64_t draw = 0;  // of all that a seed can draw
   GateScore score = GateScore::softmax;
   bool bias = false, renormalize = false;
 
@@ -81,7 +82,7 @@ struct Case {
   std::int64_t axis_index() const;  // 0 … rank − 1
   std::int64_t cols() const;
   std::int64_t rows() const;
-  std::vector<std::int64_t> row_shape() const;  // without the axis
+  std::vector<std::int64_t> row_shape() const;  // without the axis, where there is one
 };
 
 // An op by its name. An error names the nearest that there is.
@@ -92,7 +93,7 @@ Status parse_case(std::string_view text, Case& out);
 std::string to_string(const Case& c);
 
 Status parse_dtype(std::string_view text, DType& out);
-bool parse_values(std::string_view text, TopkValues& out);  // false: no such name
+std::string_view name(TopkValues values);
 
 // The cases of a workload file: one a line, # begins a comment. An empty op in a line is `op`'s.
 Status read_workload(const std::string& path, Op op, std::vector<Case>& out);

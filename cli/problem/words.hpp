@@ -8,9 +8,10 @@
 
 namespace onepass::cli {
 
-// The whole text, or false.
+// The whole text, which may begin with a plus, or false.
 template <class Number>
 bool parse_number(std::string_view text, Number& out, int base = 10) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   const char* const end = text.data() + text.size();
   std::from_chars_result read{};
   if constexpr (std::is_integral_v<Number>) {

@@ -54,6 +54,16 @@ TEST_F(ChooseCliTest, ASampleIsTheSameForTheSameSeed) {
   EXPECT_EQ(json[2]["valid"], true);
 }
 
+TEST_F(ChooseCliTest, ASampleIsWrittenToFiles) {
+  write("x.npy", DType::f64, {3, 4}, kX);
+  EXPECT_EQ(good({"sample", "x.npy", "--temperature", "0", "--to-tokens", "t.npy", "--logprob",
+                  "l.npy", "--index", "i32"})
+                .out,
+            "");
+  EXPECT_EQ(names(), (std::set<std::string>{"l.npy", "t.npy", "x.npy"}));
+  EXPECT_NEAR(read("l.npy", DType::f64, {3})[0], -0.44018969856119533, 1e-12);
+}
+
 TEST_F(ChooseCliTest, ASeedIs64Bits) {
   write("x.npy", DType::f32, {64}, std::vector<double>(64, 1));
   const auto draw = [&](const std::string& flag, const std::string& value) {
@@ -75,7 +85,9 @@ TEST_F(ChooseCliTest, BadInputIsNamedAndNothingIsWritten) {
   bad({"topk", "x.npy", "--k", "5", "--to-values", "v.npy"}, kUsage,
       {"k: 5 is not between 1 and the 4"});
   bad({"topk", "x.npy", "--k", "0"}, kUsage, {"k: 0"});
-  bad({"topk", "x.npy", "--k", "1", "--values", "odds"}, kUsage, {"values: 'odds'"});
+  bad({"topk", "x.npy", "--k", "1", "--values", "odds"}, kUsage,
+      {"--values: expected probability|", "got 'odds'"});
+  bad({"topk", "x.npy", "--temperature", "row"}, kUsage, {"--temperature: expected FLOAT"});
   bad({"sample", "x.npy", "--top-p", "1.5", "--to-tokens", "t.npy"}, kUsage, {"top_p: 1.5"});
   bad({"sample", "x.npy", "--temperature", "-1"}, kUsage, {"temperature: -1"});
   bad({"sample", "missing.npy"}, kUsage, {"missing.npy"});

@@ -34,7 +34,12 @@ rc::Gen<Case> any_case() {
     for (const OptionRow& option : options()) {
       if (option.key == "variant" || option.key == "device" || !*seldom()) continue;
       const std::vector<std::string> examples = words_of(option.examples);
-      RC_ASSERT(option.read(examples.empty() ? "" : *rc::gen::elementOf(examples), c));
+      const std::string value = examples.empty() ? "" : *rc::gen::elementOf(examples);
+      if (option.per_row != nullptr && value == "row") {
+        c.*option.per_row = true;
+      } else {
+        RC_ASSERT(option.read(value, c));
+      }
     }
     if (c.scale_rows) c.scale = 1;
     if (c.temperature_rows) c.temperature = 1;

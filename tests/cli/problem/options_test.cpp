@@ -43,9 +43,11 @@ TEST(OptionsTest, EveryOptionIsReadAndPrintedByItsRow) {
 }
 
 TEST(OptionsTest, NoOptionHasTwoRows) {
-  std::set<std::pair<std::string_view, bool>> keys;
+  std::set<std::string_view> keys;
   for (const OptionRow& option : options()) {
-    EXPECT_TRUE(keys.emplace(option.key, option.is_flag).second) << option.key;
+    EXPECT_TRUE(keys.insert(option.key).second) << option.key;
+    EXPECT_FALSE(option.help.empty()) << option.key;
+    EXPECT_EQ(option.form == nullptr, option.is_flag) << option.key;
   }
 }
 
