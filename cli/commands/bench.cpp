@@ -252,14 +252,14 @@ void add_bench(CommandLine& line) {
   Command command =
       line.command("bench", "time variants beside oneDNN and a copy of the same bytes");
   command.footer(
-      "Buffers rotate so that every call finds cold caches. Times are medians over iters x runs.\n"
+      "Rotates buffers so that every call finds cold caches. Times are medians over iters x runs.\n"
       "Examples: onepass bench softmax --rows 4096 --cols 4096 --dtype f32,bf16 --threads 1,2\n"
       "          onepass bench attention --heads 32 --kv-heads 8 --seq 1 --kv-seq 8192 --head-dim "
       "128\n"
       "          onepass bench --workload workloads/perf_softmax_cpu.txt --variants auto "
       "--json out.json");
   const auto flags = std::make_shared<Flags>();
-  command.option("op", flags->op, "an op; see onepass list (softmax if left out)");
+  command.option("op", flags->op, "the op to time; softmax if left out; see onepass list");
   command.option("--rows", flags->rows, "rows").positive();
   command.option("--cols", flags->cols, "columns").positive();
   AttentionFlags& attention = flags->attention;
@@ -268,31 +268,38 @@ void add_bench(CommandLine& line) {
   };
   count("--batch", attention.batch, "sequences");
   count("--heads", attention.heads, "heads of q");
-  count("--kv-heads", attention.kv_heads, "heads of k and v; as many if left out");
-  count("--seq", attention.seq, "queries a sequence");
-  count("--kv-seq", attention.kv_seq, "keys a sequence; as many if left out");
-  count("--head-dim", attention.head_dim, "elements a head");
-  count("--page", attention.page, "keys a page; side by side if left out");
-  command.flag("--causal", attention.causal, "hide keys past the query's own").group("Attention");
+  count("--kv-heads", attention.kv_heads, "heads of k and v; as many as of q if left out");
+  count("--seq", attention.seq, "queries per sequence");
+  count("--kv-seq", attention.kv_seq, "keys per sequence; as many as queries if left out");
+  count("--head-dim", attention.head_dim, "elements per head");
+  count("--page", attention.page, "keys per page; contiguous if left out");
+  command.flag("--causal", attention.causal, "hide keys past each query's own").group("Attention");
   command.option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out").separated_by_commas();
-  command.option("--threads", flags->threads, "thread counts; all cores if left out")
+  command
+      .option("--threads", flags->threads,
+              "time with these numbers of threads; all cores if left out")
       .separated_by_commas()
       .positive();
-  command.option("--device", flags->device, "cpu or cuda; a GPU where there is one")
+  command
+      .option("--device", flags->device, "run on this device; the GPU if left out and there is one")
       .one_of({"cpu", "cuda"});
-  command.option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
-  command.option("--workload", flags->workload, "a file with a problem a line");
-  command.option("--iters", flags->protocol.iters, "timed calls a run").positive();
-  command.option("--runs", flags->protocol.runs, "runs, the candidates taking turns").positive();
-  command.option("--warmup", flags->protocol.warmup, "untimed calls first").non_negative();
+  command.option("--problem", flags->problem, "time this problem line; see list --options");
+  command.option("--workload", flags->workload, "read problems from this file, one per line");
+  command.option("--iters", flags->protocol.iters, "timed calls per run").positive();
+  command.option("--runs", flags->protocol.runs, "runs per candidate, which take turns").positive();
+  command.option("--warmup", flags->protocol.warmup, "untimed calls before the first run")
+      .non_negative();
   command
       .option("--rest", flags->protocol.rest_ms,
-              "ms without work before each run, for a clock that falls under load")
+              "idle for this many ms before each run, for a clock that falls under load")
       .non_negative();
-  command.option("--seconds", flags->protocol.seconds, "longest run of one candidate").positive();
+  command
+      .option("--seconds", flags->protocol.seconds,
+              "end a run after this long, whatever --iters says")
+      .positive();
   command.option("--variants", flags->selection.variants,
-                 "all, auto, names: a,b; of a GPU, launches or no_clusters");
-  command.option("--json", flags->json, "write the results to a file");
+                 "time all, auto, or names: a,b; on a GPU, launches or no_clusters");
+  command.option("--json", flags->json, "write the results to this file");
   command.run([flags] { return report(bench(*flags)); });
 }
 

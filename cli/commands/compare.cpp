@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -191,28 +190,29 @@ int run(const Flags& flags) {
 }  // namespace
 
 void add_compare(CommandLine& line) {
-  Command command = line.command(
-      "compare", "whether speed was lost between two results of bench, problem by problem");
+  Command command =
+      line.command("compare", "tell from two results of bench what became faster or slower");
   command.footer(
-      "A folder holds repeats of one workload, a process each: its *.json by name, the first "
-      "before\n"
-      "beside the first after, and so on. From three on, processes are compared, which says most;\n"
-      "with fewer, their rounds. A ratio is before / after, above 1 is faster. FASTER and SLOWER:\n"
-      "all of the interval is past the threshold; SAME: all of it is within; UNSURE: neither.\n"
-      "Ends with 1 where anything is SLOWER. scripts/ab.sh measures two programs in turns.\n"
+      "A folder holds repeats of one workload: a *.json per process. Files are paired in the "
+      "order\n"
+      "of their names. With three pairs or more, compares processes, which says most; with fewer,\n"
+      "their rounds. A ratio is before / after: above 1 is faster. FASTER, SLOWER: the whole\n"
+      "interval is past the threshold; SAME: all of it is within; UNSURE: neither. Exits with 1 "
+      "if\n"
+      "anything is SLOWER. scripts/ab.sh measures two programs in turns.\n"
       "Examples: onepass compare before.json after.json\n"
       "          onepass compare ab/before ab/after --threshold 2");
   const auto flags = std::make_shared<Flags>();
   command.option("before", flags->before, "a results file or a folder of them").required();
   command.option("after", flags->after, "a results file or a folder of them").required();
   command.option("--variant", flags->how.variant,
-                 "a variant or peer by name; the chosen one if left out");
+                 "compare this variant or peer; the chosen one if left out");
   command
       .option("--threshold", flags->how.threshold_percent,
-              "percent that are no change: 1 on a GPU, 5 on a CPU if left out")
+              "take this many percent for no change; 1 on a GPU, 5 on a CPU if left out")
       .within(0.0, 1000.0);
   command.flag("--any-machine", flags->how.any_machine,
-               "compare results of different machines, too");
+               "also compare results of different machines");
   command.flag("--json", flags->json, "print JSON instead of tables");
   command.run([flags] { return run(*flags); });
 }

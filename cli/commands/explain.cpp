@@ -85,7 +85,7 @@ Status explain(const Flags& flags) {
   }
   fmt::print("problem  {}\n", to_string(c));
   if (machine.device() == Device::cuda) {
-    fmt::print("machine  {}: {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block\n",
+    fmt::print("machine  {}: {}, {} SMs, L2 {} MiB, {} KiB of shared memory per block\n",
                machine.name, machine.isa, machine.gpu.processors, machine.l2 >> 20,
                machine.gpu.block_shared >> 10);
   } else {
@@ -103,14 +103,18 @@ Status explain(const Flags& flags) {
 }  // namespace
 
 void add_explain(CommandLine& line) {
-  Command command =
-      line.command("explain", "the plan for a problem, the reason of each decision, the bytes");
+  Command command = line.command(
+      "explain", "show the plan for a problem, the reason for each decision, and the bytes moved");
   command.footer(
       "Examples: onepass explain softmax 1x50257 f32\n"
       "          onepass explain cross_entropy 8192x128256 bf16 --machine sapphire-rapids-16");
   const auto flags = std::make_shared<Flags>();
-  command.option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [key=value ...]").required();
-  command.option("--machine", flags->machine, "a machine of the tuning tables, or host");
+  command
+      .option("problem", flags->words,
+              "OP SHAPE [DTYPE[:OUT]] [flag ...] [key=value ...]; see list --options")
+      .required();
+  command.option("--machine", flags->machine,
+                 "plan for this machine of the tuning tables; this one (host) if left out");
   command.flag("--json", flags->json, "print JSON instead of text");
   command.run([flags] { return report(explain(*flags)); });
 }

@@ -10,7 +10,7 @@
 #include "cli/commands/commands.hpp"
 #include "cli/files/table.hpp"
 #include "cli/measure/peers.hpp"
-#include "cli/problem/case.hpp"
+#include "cli/problem/options.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
 #include "runtime/gpu.hpp"
@@ -112,17 +112,34 @@ void print_machine() {
                                  machine.l2 >> 10, machine.l3 >> 10),
                      4));
   if (Machine gpu{}; this_gpu(gpu).ok()) {
-    fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory a block.\n", gpu.name,
+    fmt::print("Its GPU: {}, {}, {} SMs, L2 {} MiB, {} KiB of shared memory per block.\n", gpu.name,
                gpu.isa, gpu.gpu.processors, gpu.l2 >> 20, gpu.gpu.block_shared >> 10);
+  }
+}
+
+// What a problem line may say beside its op, shape and dtypes.
+void print_options() {
+  constexpr std::size_t wide = 24;
+  for (const OptionRow& option : options()) {
+    std::string word(option.key);
+    if (!option.is_flag) word += "=" + option.form();
+    if (option.per_row != nullptr) word += "|row";
+    const bool fits = word.size() <= wide;  // else the help stands in a line of its own
+    if (!fits) fmt::print("{}\n", word);
+    fmt::print("{:<{}}  {}\n", fits ? word : "", wide, option.help);
   }
 }
 
 struct Flags {
   std::string op, role;
-  bool json = false;
+  bool options = false, json = false;
 };
 
 int list(const Flags& flags) {
+  if (flags.options) {
+    print_options();
+    return kDone;
+  }
   std::vector<Entry> all = entries();
   if (!flags.op.empty()) {
     Op op{};
@@ -144,12 +161,15 @@ int list(const Flags& flags) {
 }  // namespace
 
 void add_list(CommandLine& line) {
-  Command command = line.command("list", "every op and variant, and whether it runs here");
+  Command command = line.command("list", "list every op and variant, and whether it runs here");
   command.footer("Example: onepass list --op attention --role ship");
   const auto flags = std::make_shared<Flags>();
-  command.option("--op", flags->op, "the variants of one op");
-  command.option("--role", flags->role, "teach (to be read), ship (may be chosen) or peer")
+  command.option("--op", flags->op, "list only the variants of this op");
+  command
+      .option("--role", flags->role,
+              "list only this role: teach (to be read), ship (may be chosen) or peer")
       .one_of({"teach", "ship", "peer"});
+  command.flag("--options", flags->options, "list the options of a problem line instead");
   command.flag("--json", flags->json, "print JSON instead of text");
   command.run([flags] { return list(*flags); });
 }

@@ -75,21 +75,24 @@ Status profile(const ProfileRequest& request, const ProfileTarget& target) {
 
 void add_profile(CommandLine& line) {
   Command command = line.command(
-      "profile", "counters of the GPU variants by Nsight Compute, and what moved at each step");
+      "profile", "read the GPU's counters for each variant, and name the one that changed most");
   command.footer(
-      "Needs Nsight Compute (ncu) and the right to read the GPU's counters. Each variant runs\n"
-      "in a process of its own; ncu empties the caches before each launch.\n"
+      "Needs Nsight Compute (ncu) and permission to read the GPU's counters. Runs each variant in "
+      "a\n"
+      "process of its own; ncu flushes the caches before each launch.\n"
       "Example: onepass profile softmax --rows 4096 --cols 4096 --dtype f32,f16 --json out.json");
   const auto flags = std::make_shared<ProfileRequest>();
-  command.option("op", flags->op, "an op; see onepass list (softmax if left out)");
+  command.option("op", flags->op, "the op to profile; softmax if left out; see onepass list");
   command.option("--rows", flags->rows, "rows").positive();
   command.option("--cols", flags->cols, "columns").positive();
   command.option("--dtype", flags->dtypes, "f32, f16, bf16, f64, or in:out").separated_by_commas();
-  command.option("--problem", flags->problem, "a whole problem in place of rows, cols, dtype");
-  command.option("--variants", flags->variants, "all, or names: a,b");
-  command.option("--ncu", flags->profiler.ncu, "the ncu to run; found on PATH if left out");
-  command.option("--timeout", flags->profiler.seconds, "seconds for one variant").positive();
-  command.option("--json", flags->json, "write the counters to a file");
+  command.option("--problem", flags->problem, "profile this problem line; see list --options");
+  command.option("--variants", flags->variants, "profile all, or names: a,b");
+  command.option("--ncu", flags->profiler.ncu, "run this ncu; the one on PATH if left out");
+  command
+      .option("--timeout", flags->profiler.seconds, "give each variant at most this many seconds")
+      .positive();
+  command.option("--json", flags->json, "write the counters to this file");
   command.flag("--child", flags->child, "what ncu is run on").group("");
   command.run([flags] {
     const ProfileTarget target = {variants_to_profile, run_profiled, gpu_environment};

@@ -104,20 +104,21 @@ Status tune(const Flags& flags) {
 }  // namespace
 
 void add_tune(CommandLine& line) {
-  Command command = line.command("tune", "measure every launch on this GPU and keep the quickest");
+  Command command =
+      line.command("tune", "time every launch on this GPU and write the fastest to a tuning table");
   command.footer(
-      "Writes ONEPASS_TUNING, or tuning.txt in the user's config folder, where the library finds "
-      "it.\n"
+      "Writes $ONEPASS_TUNING or, if that is not set, tuning.txt in the user's config folder: the\n"
+      "library reads either.\n"
       "Example: onepass tune --output my_gpu.txt && ONEPASS_TUNING=my_gpu.txt onepass bench");
   const auto flags = std::make_shared<Flags>();
-  command.option("--output", flags->output, "the file to write");
+  command.option("--output", flags->output, "write the table to this file");
   command
       .option("--families", flags->families,
-              "map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
+              "tune these: map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
       .separated_by_commas()
       .one_of({"map", "fold", "pair"});
-  command.option("--iters", flags->protocol.iters, "timed calls a run").positive();
-  command.option("--runs", flags->protocol.runs, "runs, the launches taking turns").positive();
+  command.option("--iters", flags->protocol.iters, "timed calls per run").positive();
+  command.option("--runs", flags->protocol.runs, "runs per launch, which take turns").positive();
   command.run([flags] { return report(tune(*flags)); });
 }
 

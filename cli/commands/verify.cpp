@@ -168,23 +168,23 @@ int run(const Flags& flags) {
 
 void add_verify(CommandLine& line) {
   Command command = line.command(
-      "verify", "run variants on poisoned outputs and compare them with the float64 oracle");
+      "verify", "compare variants with a float64 oracle, their outputs poisoned beforehand");
   command.footer(
-      "Without a problem: a quick set for every op (or the one named). A problem leaves open what\n"
-      "it does not say: all variants and instruction sets that can run it are tried.\n"
+      "Without a problem, verifies a quick set for every op, or for the one named. Tries each\n"
+      "problem with all variants and instruction sets that it does not name and that can run it.\n"
       "Examples: onepass verify\n"
       "          onepass verify softmax 64x50257 bf16 temperature=row mask=lengths\n"
       "          onepass verify --workload workloads/test_row_ops.txt");
   const auto flags = std::make_shared<Flags>();
-  command.option("problem", flags->words, "an op, then a problem: SHAPE [DTYPE[:OUT]] [key=value]");
-  command.option("--workload", flags->workload, "a file with a problem a line");
+  command.option("problem", flags->words,
+                 "[OP] [SHAPE [DTYPE[:OUT]] [flag ...] [key=value ...]]; see list --options");
+  command.option("--workload", flags->workload, "read problems from this file, one per line");
   command.option("--variant", flags->variant,
-                 "only this variant; auto: only what the dispatcher chooses");
-  command.option("--device", flags->device, "cuda: every problem on the GPU alone")
-      .one_of({"cuda"});
+                 "try only this variant; auto: only what the dispatcher chooses");
+  command.option("--device", flags->device, "run every problem on the GPU only").one_of({"cuda"});
   command.flag("--fills", flags->all_fills,
-               "every named fill, not just the problem's (the default without a problem)");
-  command.option("--json", flags->json, "write the outcome to a file");
+               "try every fill, not just the problem's; the default without a problem");
+  command.option("--json", flags->json, "write the outcome to this file");
   command.run([flags] { return run(*flags); });
 }
 

@@ -1,5 +1,6 @@
 // The program as its users meet it: help, flags and exit codes; list, verify and explain; progress.
 // Not under sanitizers: starts the program, which the subset does not build.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 
 #include "cli/files/table.hpp"
 #include "cli/ops/call.hpp"
+#include "cli/problem/options.hpp"
 #include "core/machine.hpp"
 #include "dispatch/machines.hpp"
 #include "dispatch/variant.hpp"
@@ -118,6 +120,14 @@ TEST_F(ProgramTest, TheNearestNameIsSuggested) {
   bad({"bench", "softmax", "--rovs", "3"}, kUsage, {"no option --rovs", "did you mean '--rows'?"});
   bad({"benhc"}, kUsage, {"'benhc'", "did you mean 'bench'?"});
   bad({"bench", "softmax", "--rows", "-3"}, kUsage, {"--rows: -3 is not a positive number"});
+}
+
+TEST_F(ProgramTest, ListNamesEveryOption) {
+  const std::string text = "\n" + good({"list", "--options"}).out;
+  for (const OptionRow& option : options()) {
+    const std::string word = fmt::format("\n{}{}", option.key, option.is_flag ? " " : "=");
+    EXPECT_TRUE(contains(text, word)) << word << text;
+  }
 }
 
 TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {
