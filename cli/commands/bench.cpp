@@ -291,7 +291,7 @@ void add_bench(CommandLine& line) {
       .non_negative();
   command
       .option("--rest", flags->protocol.rest_ms,
-              "idle for this many ms before each run, for a clock that falls under load")
+              "idle this many ms before each run, for a clock that falls under load")
       .non_negative();
   command
       .option("--seconds", flags->protocol.seconds,

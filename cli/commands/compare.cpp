@@ -209,7 +209,7 @@ void add_compare(CommandLine& line) {
                  "compare this variant or peer; the chosen one if left out");
   command
       .option("--threshold", flags->how.threshold_percent,
-              "take this many percent for no change; 1 on a GPU, 5 on a CPU if left out")
+              "take this many percent as no change; by default 1 on a GPU, 5 on a CPU")
       .within(0.0, 1000.0);
   command.flag("--any-machine", flags->how.any_machine,
                "also compare results of different machines");

@@ -109,12 +109,10 @@ void add_explain(CommandLine& line) {
       "Examples: onepass explain softmax 1x50257 f32\n"
       "          onepass explain cross_entropy 8192x128256 bf16 --machine sapphire-rapids-16");
   const auto flags = std::make_shared<Flags>();
-  command
-      .option("problem", flags->words,
-              "OP SHAPE [DTYPE[:OUT]] [flag ...] [key=value ...]; see list --options")
+  command.option("problem", flags->words, "OP SHAPE [DTYPE[:OUT]] [OPTION ...]; see list --options")
       .required();
   command.option("--machine", flags->machine,
-                 "plan for this machine of the tuning tables; this one (host) if left out");
+                 "plan for a machine of the tuning tables; this one (host) if left out");
   command.flag("--json", flags->json, "print JSON instead of text");
   command.run([flags] { return report(explain(*flags)); });
 }

@@ -118,16 +118,20 @@ void print_machine() {
 }
 
 // What a problem line may say beside its op, shape and dtypes.
-void print_options() {
+void print_options(bool as_json) {
   constexpr std::size_t wide = 24;
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const OptionRow& option : options()) {
-    std::string word(option.key);
-    if (!option.is_flag) word += "=" + option.form();
-    if (option.per_row != nullptr) word += "|row";
+    std::string value = option.is_flag ? "" : option.form();
+    if (option.per_row != nullptr) value += "|row";
+    all.push_back({{"option", option.key}, {"value", value}, {"help", option.help}});
+    if (as_json) continue;
+    const std::string word = fmt::format("{}{}{}", option.key, option.is_flag ? "" : "=", value);
     const bool fits = word.size() <= wide;  // else the help stands in a line of its own
     if (!fits) fmt::print("{}\n", word);
     fmt::print("{:<{}}  {}\n", fits ? word : "", wide, option.help);
   }
+  if (as_json) fmt::print("{}\n", all.dump(2));
 }
 
 struct Flags {
@@ -137,7 +141,7 @@ struct Flags {
 
 int list(const Flags& flags) {
   if (flags.options) {
-    print_options();
+    print_options(flags.json);
     return kDone;
   }
   std::vector<Entry> all = entries();

@@ -107,14 +107,14 @@ void add_tune(CommandLine& line) {
   Command command =
       line.command("tune", "time every launch on this GPU and write the fastest to a tuning table");
   command.footer(
-      "Writes $ONEPASS_TUNING or, if that is not set, tuning.txt in the user's config folder: the\n"
-      "library reads either.\n"
+      "Without --output, writes $ONEPASS_TUNING or, if that is not set, tuning.txt in the user's\n"
+      "config folder, where the library looks for the table.\n"
       "Example: onepass tune --output my_gpu.txt && ONEPASS_TUNING=my_gpu.txt onepass bench");
   const auto flags = std::make_shared<Flags>();
   command.option("--output", flags->output, "write the table to this file");
   command
       .option("--families", flags->families,
-              "tune these: map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
+              "map (softmax), fold (logsumexp, cross-entropy), pair (gradients)")
       .separated_by_commas()
       .one_of({"map", "fold", "pair"});
   command.option("--iters", flags->protocol.iters, "timed calls per run").positive();

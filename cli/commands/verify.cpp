@@ -177,7 +177,7 @@ void add_verify(CommandLine& line) {
       "          onepass verify --workload workloads/test_row_ops.txt");
   const auto flags = std::make_shared<Flags>();
   command.option("problem", flags->words,
-                 "[OP] [SHAPE [DTYPE[:OUT]] [flag ...] [key=value ...]]; see list --options");
+                 "[OP] [SHAPE [DTYPE[:OUT]] [OPTION ...]]; see list --options");
   command.option("--workload", flags->workload, "read problems from this file, one per line");
   command.option("--variant", flags->variant,
                  "try only this variant; auto: only what the dispatcher chooses");

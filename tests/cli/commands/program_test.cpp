@@ -128,6 +128,7 @@ TEST_F(ProgramTest, ListNamesEveryOption) {
     const std::string word = fmt::format("\n{}{}", option.key, option.is_flag ? " " : "=");
     EXPECT_TRUE(contains(text, word)) << word << text;
   }
+  EXPECT_EQ(json::parse(good({"list", "--options", "--json"}).out).size(), options().size());
 }
 
 TEST_F(ProgramTest, ListNamesEveryOpAndVariant) {
