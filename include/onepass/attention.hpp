@@ -1,10 +1,11 @@
-// Attention: o = softmax(z) · v, with z made from q · k in the same pass, never in memory.
+// Attention: o = softmax(z) · v in one pass that never writes the scores z to memory.
 //
 //     z = softcap(q·k · scale) − slope·|distance| + additive mask
 //     softcap(v) = cap · tanh(v / cap)
 //
-// and −inf where a boolean, length, causal or window mask hides the key. A query that sees no key
-// gives zeros and lse −inf; a NaN that a query sees makes its own o NaN. Sums are float32.
+// and z = −inf where a boolean, length, causal or window mask hides the key. A query that sees no
+// key gives zeros and lse −inf; a NaN that a query sees makes its o NaN (docs/numerics.md). Sums are
+// float32.
 #pragma once
 
 #include <cstdint>
@@ -23,45 +24,48 @@ struct AttentionOptions {
   std::optional<double> scale{};  // none: 1 / √dim
   double softcap = 0;             // 0: none
 
-  // Its tensors broadcast to batch × heads × queries × keys; `lengths` are keys, one a batch, and
-  // the diagonal of a batch ends at its own length: query q of Q stands at key q + length − Q. With
-  // offsets, the queries and keys of a mask's tensors are all the tokens of q and k.
+  // Its tensors broadcast to batch × heads × queries × keys, or with offsets to all tokens of q and
+  // of k. `lengths` counts the keys of each sequence, and the causal diagonal ends at the last of
+  // them: query q of Q stands at key q + length − Q.
   Mask mask{};
-  // Floating slopes, one per head, or batch × heads: z is less by slope · |distance to the query's
-  // key|.
+  // Floating slopes, one per head, or batch × heads: subtracts slope · |key − the query's own key|
+  // from z.
   ConstTensor alibi{};
-  // Floating, one per head: a logit of every query's that has no value. It counts in the lse.
+  // Floating, one per head: one more logit for every query, without a value. It counts in the lse.
   ConstTensor sinks{};
 
-  // Sequences of different lengths side by side: batch + 1 places, i32 or i64, from 0 up. Sequence
-  // b has the tokens from offsets[b] to offsets[b + 1] of a q (or a k and v) without a batch.
+  // Varlen (cu_seqlens): batch + 1 ascending positions from 0, i32 or i64. q, or k and v, then have
+  // no batch dimension, and sequence b is its tokens offsets[b] to offsets[b + 1] − 1.
   ConstTensor q_offsets{};
   ConstTensor kv_offsets{};
 
-  // Keys in pages: i32, batch × most pages of a sequence. k and v are then pages × kv heads × page
-  // size × dim, key t of sequence b is token t mod page size of page pages[b][t / page size], and
-  // mask.lengths says how many there are. An entry that no length reaches may be anything.
+  // Paged KV, the block table: i32, batch × the most pages of any sequence. k and v are then pages ×
+  // kv heads × page size × dim, key t of sequence b is token t mod page size of page
+  // pages[b][t / page size], and mask.lengths, then required, counts the keys. Entries past a
+  // sequence's length may hold anything.
   ConstTensor pages{};
-  bool check_pages = false;  // a page that is not there gives NaN to its queries, and is never read
+  // On a GPU: a query that sees keys of a page outside k gives NaN, and no such page is read. On a
+  // CPU such a page is always an error.
+  bool check_pages = false;
 
-  std::int64_t split = 0;  // keys a part where they are cut; 0: the dispatcher's choice
+  std::int64_t split = 0;  // split-KV: keys per partition; 0: the dispatcher decides
   Tensor lse{};            // optional output, f32 or f64: q's shape without the last dimension
   std::string_view variant{};
   Plan* plan = nullptr;
-  bool batch_invariant = false;  // a query's bits do not depend on the batch
+  bool batch_invariant = false;  // a query's bits do not depend on the rest of the batch
 };
 
-// q and o are batch × heads × queries × dim; k and v batch × kv heads × keys × dim, where kv heads
-// divide heads: head h looks at kv head h / (heads / kv heads). Strides are free but for the last
-// dimension's, which is 1: q of memory batch × queries × heads × dim is the same q with other
-// strides. With offsets: heads × tokens × dim. The dtypes are one: f32, f16 or bf16; that of o is
-// free among them. dim is a multiple of 8, up to 512.
+// q and o are batch × heads × queries × dim, k and v batch × kv heads × keys × dim; with offsets,
+// heads × tokens × dim. GQA: kv heads divides heads, and head h attends to kv head
+// h / (heads / kv heads). Any strides, except that the last dimension's is 1: memory laid out as
+// batch × queries × heads × dim needs other strides, not a copy. q, k and v share one dtype, f32,
+// f16 or bf16; o has any of these. dim is a multiple of 8, up to 512.
 Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
                  const AttentionOptions& options = {});
 
-// What two runs over different keys for the same queries found, as one: o and lse of all the
-// keys. The o's are of one shape, the lse's are that without the last dimension; o may be a's or
-// b's, and so may lse.
+// Merges the results (a, lse_a) and (b, lse_b) of the same queries over different keys into the o
+// and lse over all these keys. a, b and o have one shape; each lse has it without the last
+// dimension. o may be a or b, and lse may be lse_a or lse_b.
 Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a, ConstTensor b,
                        ConstTensor lse_b, Tensor o, Tensor lse = {});
 

@@ -16,25 +16,25 @@ constexpr std::string_view name(Device device) { return device == Device::cpu ? 
 
 class Context {
  public:
-  // On the calling thread and up to threads − 1 helpers; 0: as many as the machine has cores.
+  // Runs on the calling thread and up to threads − 1 others; 0: one thread per core.
   static Context cpu(int threads = 0) {
     Context context(Device::cpu);
     context.threads_ = threads;
     return context;
   }
 
-  // On the GPU that is current in the calling thread, in the order of a stream: a cudaStream_t, or
-  // null for the default one. An op then returns as soon as its work is queued; tensors, those of
-  // the options included, lie in memory that the GPU can reach.
+  // Queues work on a stream (a cudaStream_t; null: the default stream) of the calling thread's
+  // current GPU. An op returns without waiting for its work. All tensors, those of the options
+  // included, must be in memory that the GPU can access.
   static Context cuda(void* stream = nullptr) {
     Context context(Device::cuda);
     context.stream_ = stream;
     return context;
   }
 
-  // Memory of the caller's for the partial results of a GPU op: Plan::scratch_bytes of it, 16-byte
-  // aligned, untouched by others until the op is done. Without it the library keeps a buffer for
-  // each stream, and grows it when an op first needs more.
+  // Gives GPU ops the caller's memory as their workspace: at least Plan::scratch_bytes, 16-byte
+  // aligned, and not used otherwise until the op has finished on the GPU. Without it the library
+  // keeps one workspace per stream, which grows when an op first needs more.
   Context with_workspace(void* data, std::size_t bytes) const {
     Context context = *this;
     context.workspace_ = data;
@@ -42,16 +42,17 @@ class Context {
     return context;
   }
 
-  // The caller vouches for its pointers. Otherwise a GPU op asks the driver about each, and refuses
-  // what the GPU cannot reach: to a kernel that is a fault that no later call survives.
+  // Skips the check of pointers. Otherwise a GPU op asks the driver about each pointer and refuses
+  // one that the GPU cannot access: in a kernel, it would be a fault after which every CUDA call of
+  // the process fails.
   Context trusting() const {
     Context context = *this;
     context.trusts_ = true;
     return context;
   }
 
-  // An op then checks its arguments and plans, tells here what it would do and why, and
-  // does nothing else.
+  // Has an op check its arguments, decide on a plan and store it in `told` with its reasons, and
+  // compute nothing.
   Context explaining(Explanation& told) const {
     Context context = *this;
     context.explanation_ = &told;
@@ -78,8 +79,8 @@ class Context {
   Explanation* explanation_ = nullptr;
 };
 
-// Why the user's tuning file for the current GPU is not used (the library's own table is); ok where
-// it is, and where there is none.
+// Why the library ignores the user's tuning file for the current GPU and uses its own table
+// instead; ok if it uses the file, or if there is none.
 Status tuning_status();
 
 }  // namespace onepass

@@ -1,4 +1,4 @@
-// onepass: softmax and what is built on it, each input byte read from memory once.
+// onepass: softmax and everything built on it, reading each input byte from memory once.
 #pragma once
 
 #include "onepass/attention.hpp"

@@ -1,10 +1,10 @@
-// What a call may ask for beyond its tensors. Every field has a default that changes nothing.
+// What a call can ask for beside its tensors. The defaults give the plain op.
 //
-// All row ops see the logits z, made from x while it is loaded:
+// All row ops see the logits z, which are computed from x as it is loaded:
 //
 //     z = softcap(x · scale) / temperature + additive mask,     softcap(v) = cap · tanh(v / cap)
 //
-// and −inf where a boolean, length, causal or window mask hides the element.
+// and z = −inf where a boolean, length, causal or window mask hides the element.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace onepass {
 
-// One value for all rows, or a floating tensor with one value a row: x's shape without the axis,
-// or anything that broadcasts to it.
+// One value for all rows, or a floating tensor with one value per row that broadcasts to x's shape
+// without the axis.
 struct PerRow {
   double value = 1;
   ConstTensor rows{};
@@ -26,17 +26,16 @@ struct PerRow {
   PerRow(Tensor each) : rows(each) {}
 };
 
-// The parts of a mask compose: an element takes part when every part keeps it.
-// "Query" is the last dimension that is not the axis; with Q queries and K keys the diagonal is
-// bottom-right aligned: query q stands at key q + K − Q.
+// The fields combine: an element counts if every field keeps it. The elements of a row are its
+// keys, and the last dimension that is not the axis holds the queries. With Q queries and K keys
+// the diagonal is aligned to the bottom right: query q stands at key q + K − Q.
 struct Mask {
-  ConstTensor additive{};  // floating, added to z; broadcasts to x
-  ConstTensor boolean{};   // u8, non-zero keeps; broadcasts to x
-  ConstTensor lengths{};   // i32 or i64, one a row: keys at or past it are hidden
-  bool causal = false;     // keys past the query's own are hidden
-  std::int64_t window_left =
-      -1;  // keys more than this many before the query's are hidden; −1: none
-  std::int64_t window_right = -1;  // the same after it
+  ConstTensor additive{};          // floating, added to z; broadcasts to x
+  ConstTensor boolean{};           // u8, non-zero keeps; broadcasts to x
+  ConstTensor lengths{};           // i32 or i64, one per row: hides keys from this index on
+  bool causal = false;             // hides keys after the query's own
+  std::int64_t window_left = -1;   // hides keys more than this many before the query's; −1: none
+  std::int64_t window_right = -1;  // hides keys more than this many after the query's; −1: none
 
   bool any() const {
     return additive.present() || boolean.present() || lengths.present() || causal ||
@@ -52,7 +51,7 @@ inline Mask window(std::int64_t left, std::int64_t right) {
   return {.window_left = left, .window_right = right};
 }
 
-// Both masks at once. Where the two hold the same part, the right one's is taken.
+// Both masks at once; a field that both set is taken from the right one.
 inline Mask operator&(Mask left, const Mask& right) {
   if (right.additive.present()) left.additive = right.additive;
   if (right.boolean.present()) left.boolean = right.boolean;
@@ -63,7 +62,7 @@ inline Mask operator&(Mask left, const Mask& right) {
   return left;
 }
 
-// softmax, log_softmax, logsumexp.
+// For softmax, log_softmax and logsumexp.
 struct SoftmaxOptions {
   int axis = -1;
   PerRow scale = 1.0;
@@ -71,20 +70,20 @@ struct SoftmaxOptions {
   double softcap = 0;  // 0: none
   Mask mask{};
   Tensor lse{};                  // optional output, f32 or f64, x's shape without the axis
-  std::string_view variant{};    // force one by name; empty: the dispatcher chooses
+  std::string_view variant{};    // forces a variant by name; empty: the dispatcher chooses
   Plan* plan = nullptr;          // receives the plan that ran
-  bool batch_invariant = false;  // a row's bits do not depend on how many rows there are
+  bool batch_invariant = false;  // a row's bits do not depend on the number of rows
 };
 
-// softmax_backward, log_softmax_backward. Pass what the forward call got: an additive mask has no
-// derivative in x, the others decide where the gradient is zero.
+// For softmax_backward and log_softmax_backward. Pass the forward's options: scale, temperature and
+// softcap enter the gradient, which is 0 where a mask hides; additive masks are not read.
 struct BackwardOptions {
   int axis = -1;
   PerRow scale = 1.0;
   PerRow temperature = 1.0;
   double softcap = 0;
   Mask mask{};
-  ConstTensor x{};  // the forward's input; needed, and read, only with a softcap
+  ConstTensor x{};  // the forward's input; required, and read, only with a softcap
   std::string_view variant{};
   Plan* plan = nullptr;
   bool batch_invariant = false;
@@ -93,39 +92,41 @@ struct BackwardOptions {
 enum class Reduction : std::uint8_t {
   none,  // loss has x's shape without the axis
   sum,   // loss is one value
-  // Over the rows that are not ignored, by the weights of their targets; 0 where these add up to 0.
+  // The sum over the rows that are not ignored, divided by the sum of their targets' weights; 0
+  // where that sum is 0.
   mean,
 };
 
-// loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², the mean over the
-// classes with z > −inf.
+// For the cross-entropy ops. Without class weights, with class indices as the target and with s as
+// the label smoothing
 //
-// With weights w of the classes
+//     loss = lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse²
+//
+// where the mean is over the classes with z > −inf. With class weights w
 //
 //     loss = (1 − s)·w[target]·(lse − z[target]) + s·mean(w·(lse − z)) + z_loss·lse²
 //
-// so the last term has no weight, and reduction mean divides the sum of all losses by the sum of
-// w[target]. A target of weight 0 adds nothing, even where it is hidden.
-//
-// With probabilities q as target
+// so the last term is not weighted, and Reduction::mean divides the sum of all losses by the sum of
+// w[target]. A target of weight 0 adds nothing, even if it is hidden. With class probabilities q as
+// the target
 //
 //     loss = (1 − s)·Σ w·q·(lse − z) + s·mean(w·(lse − z)) + z_loss·lse²
 //
-// q need not add up to 1. A hidden class makes the loss infinite where w·q is not 0, and adds
-// nothing where it is. No row is ignored (an ignore_index of 0 or more is refused), and reduction
-// mean divides by the number of rows.
+// q need not sum to 1. A hidden class makes the loss infinite if its w·q is not 0, and adds nothing
+// otherwise. No row is ignored (an ignore_index of 0 or more is an error), and Reduction::mean
+// divides by the number of rows.
 struct CrossEntropyOptions {
   int axis = -1;
   PerRow scale = 1.0;
   PerRow temperature = 1.0;
   double softcap = 0;
   Mask mask{};
-  ConstTensor weight{};              // floating, one a class; absent: 1
+  ConstTensor weight{};              // floating, one per class; absent: 1
   std::int64_t ignore_index = -100;  // rows with this target have loss 0 and gradient 0
   double label_smoothing = 0;        // s, in [0, 1]
   double z_loss = 0;
   Reduction reduction = Reduction::none;
-  Tensor lse{};  // optional output of the forward
+  Tensor lse{};  // optional output of the ops that return the loss
   std::string_view variant{};
   Plan* plan = nullptr;
   bool batch_invariant = false;

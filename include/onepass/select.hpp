@@ -1,11 +1,10 @@
-// Ops that choose from a row: the largest, a sample, the experts of a gate. The row is
-// the last dimension.
+// Select: top-k, sampling and MoE routing. A row is the last dimension.
 //
-// They see the same logits z as softmax does (onepass/options.hpp) and never write the row out. Of
-// equal elements the one with the lower index comes first, always; what is chosen does not depend
-// on how a row was cut or what other rows there are (docs/numerics.md). A row with a NaN answers
-// with NaN, index −1 and valid 0, and touches no other. On a GPU, a row whose own option or target
-// cannot be is answered in the same way; sample takes no f64 there.
+// These ops see the same logits z as softmax (onepass/options.hpp) and never write the softmax to
+// memory. Ties go to the lower index. Which elements are selected does not depend on how a row is
+// split or on the other rows (docs/numerics.md). A row with a NaN returns NaN, index −1 and valid 0
+// and does not affect other rows. On a GPU, a row whose own option or target is invalid returns the
+// same, and sample does not support f64.
 #pragma once
 
 #include "onepass/context.hpp"
@@ -19,34 +18,34 @@ enum class TopkValues : std::uint8_t {
   probability,      // exp(z − lse)
   log_probability,  // z − lse
   logit,            // z
-  renormalized,     // exp(z) over the sum of the K chosen
+  renormalized,     // exp(z) / Σ exp(z) over the K selected
 };
 
 struct TopkOptions {
   TopkValues values = TopkValues::probability;
-  bool sorted = true;  // from the largest down; else by index
+  bool sorted = true;  // largest first; false: by index
   PerRow scale = 1.0;
   PerRow temperature = 1.0;
   double softcap = 0;
   Mask mask{};
   Tensor lse{};             // optional output, f32 or f64, x's shape without the last dimension
-  ConstTensor target{};     // optional: a token a row, i32 or i64
-  Tensor target_logprob{};  // its z − lse
-  Tensor target_rank{};     // and how many tokens come before it, i32 or i64
+  ConstTensor target{};     // optional: one token per row, i32 or i64
+  Tensor target_logprob{};  // optional output: the target's z − lse
+  Tensor target_rank{};     // optional output, i32 or i64: how many tokens rank before the target
   std::string_view variant{};
   Plan* plan = nullptr;
 };
 
-// The K largest of each row and where they are, K being the last extent of `values` (floating) and
-// `indices` (i32 or i64); their other extents are x's. K is from 1 to x's last extent.
+// The K largest elements of each row and their indices. K, from 1 to x's last extent, is the last
+// extent of `values` (floating) and `indices` (i32 or i64); their other extents are x's.
 Status softmax_topk(const Context& context, ConstTensor x, Tensor values, Tensor indices,
                     const TopkOptions& options = {});
 
-// The same with values = TopkValues::logit.
+// softmax_topk with values = TopkValues::logit.
 Status topk(const Context& context, ConstTensor x, Tensor values, Tensor indices,
             TopkOptions options = {});
 
-// One integer for all rows, or an i32 or i64 tensor with one a row.
+// One integer for all rows, or an i32 or i64 tensor with one per row.
 struct PerRowInteger {
   std::int64_t value = 0;
   ConstTensor rows{};
@@ -56,26 +55,29 @@ struct PerRowInteger {
   PerRowInteger(Tensor each) : rows(each) {}
 };
 
-// A token is taken out when one of the filters takes it out: top_k first, then top_p of what is
-// left, min_p against the likeliest.
+// A token must pass every filter: top_k, then top_p among what top_k keeps, and min_p relative to
+// the likeliest token.
 struct SampleOptions {
-  PerRow temperature = 1.0;  // 0: the likeliest token
-  PerRowInteger top_k = 0;   // the k likeliest; 0: all
-  PerRow top_p = 1.0;        // as few of the likeliest as have this probability together; 1: all
-  PerRow min_p = 0.0;        // at least this part of the likeliest one's probability; 0: all
-  PerRowInteger seed = 0;  // a row's draw depends on its logits, seed and offset and nothing else;
-  PerRowInteger offset = 0;  // of one seed for all rows each makes another by its number
+  PerRow temperature = 1.0;  // 0: greedy, the likeliest token
+  PerRowInteger top_k = 0;   // keeps the k likeliest tokens; 0: all
+  PerRow top_p = 1.0;  // keeps the fewest of the likeliest that reach this probability; 1: all
+  PerRow min_p = 0.0;  // keeps tokens of at least min_p times the largest probability; 0: all
+  // A row's draw depends on its logits, seed and offset alone. Given one seed for all rows, each
+  // row derives its own from its number.
+  PerRowInteger seed = 0;
+  PerRowInteger offset = 0;
   PerRow scale = 1.0;
   double softcap = 0;
   Mask mask{};
-  Tensor logprob{};  // optional: the token's z − lse, before any filter; temperature 0 counts as 1
-  Tensor valid{};    // optional, u8: 0 where the row has a NaN or nothing to choose from
+  Tensor logprob{};  // optional output: the token's z − lse before any filter; a temperature of 0
+                     // counts as 1
+  Tensor valid{};    // optional output, u8: 0 for a row with a NaN or no token to draw
   std::string_view variant{};
   Plan* plan = nullptr;
 };
 
-// A token of each row, drawn with the probabilities that the filters leave; i32 or i64, −1
-// where not valid.
+// Draws one token per row from the probabilities that the filters leave. `token` is i32 or i64, −1
+// where the row is not valid.
 Status sample(const Context& context, ConstTensor x, Tensor token,
               const SampleOptions& options = {});
 
@@ -83,16 +85,16 @@ enum class GateScore : std::uint8_t { softmax, sigmoid };
 
 struct GateOptions {
   GateScore score = GateScore::softmax;
-  ConstTensor
-      bias{};  // optional, one an expert: added to the scores to choose by, not to the weights
-  bool renormalize = false;  // the chosen weights add up to 1
-  double scale = 1;          // a factor of the weights
+  ConstTensor bias{};  // optional, one per expert: added to the scores for the selection alone
+  bool renormalize = false;  // divides the K weights by their sum
+  double scale = 1;          // multiplies the weights
   std::string_view variant{};
   Plan* plan = nullptr;
 };
 
-// The experts of each token: the K with the largest score (and bias), largest first, and their
-// scores as weights. K is the last extent of `weights` (floating) and `experts` (i32 or i64).
+// MoE routing: the K experts with the largest score + bias per token, largest first, and their
+// scores, without the bias, as weights. K is the last extent of `weights` (floating) and `experts`
+// (i32 or i64).
 Status gate(const Context& context, ConstTensor scores, Tensor weights, Tensor experts,
             const GateOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Status: how every op answers. Errors are values that name the argument and what it held.
+// Status: what every op returns. Errors are values that name the argument and what it held.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace onepass {
 
 enum class Code : std::uint8_t {
   ok,
-  invalid_argument,  // the caller passed something no machine could run
-  unsupported,       // valid, but not by this variant, build or machine
+  invalid_argument,  // no variant, build or machine could run this call
+  unsupported,       // a valid call that this variant, build or machine cannot run
   out_of_memory,
   internal,
 };

@@ -45,8 +45,8 @@ constexpr bool is_floating(DType dtype) {
 
 inline constexpr int kMaxRank = 8;
 
-// Strides count elements, not bytes; left out, they are those of a dense C-order array. A tensor
-// that was default-constructed is absent: the way to leave out an optional argument.
+// Strides count elements, not bytes; by default they are those of a dense C-order array. A
+// default-constructed tensor is absent: pass one to leave out an optional argument.
 template <class Void>
 struct BasicTensor {
   using Extents = std::array<std::int64_t, kMaxRank>;
@@ -62,8 +62,8 @@ struct BasicTensor {
   BasicTensor(Void* pointer, DType type, std::span<const std::int64_t> extents,
               std::span<const std::int64_t> steps = {})
       : data(pointer), dtype(type), rank(static_cast<int>(extents.size())) {
-    // Too many dimensions, or strides that do not match the shape, are reported by the op that
-    // gets this tensor; here only what fits is copied.
+    // Copies what fits. The op that gets this tensor reports too many dimensions, or strides that
+    // do not match the shape.
     const std::size_t stored = extents.size() < kMaxRank ? extents.size() : kMaxRank;
     for (std::size_t i = 0; i < stored; ++i) shape[i] = extents[i];
     if (steps.size() == extents.size()) {
@@ -83,7 +83,7 @@ struct BasicTensor {
       : BasicTensor(pointer, type, std::span(extents.begin(), extents.size()),
                     std::span(steps.begin(), steps.size())) {}
 
-  // A tensor that may be written is also one that may be read.
+  // A Tensor converts to a ConstTensor.
   template <class Other, class = std::enable_if_t<std::is_same_v<const Other, Void>>>
   BasicTensor(const BasicTensor<Other>& other)
       : data(other.data),
