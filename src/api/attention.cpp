@@ -1,4 +1,4 @@
-// The public attention: check, plan, run.
+// The public attention ops: check, decide, run.
 
 #include <utility>
 
@@ -15,17 +15,17 @@ namespace {
 Explanation explain_merge(const MergeArgs& args) {
   const auto rows = static_cast<double>(args.space.rows);
   const auto cols = static_cast<double>(args.space.cols);
-  double a_query = 0;
+  double row_bytes = 0;
   for (const Operand* o : {&args.a, &args.b, &args.o}) {
-    a_query += cols * static_cast<double>(size_of(o->dtype));
+    row_bytes += cols * static_cast<double>(size_of(o->dtype));
   }
   for (const Operand* lse : {&args.lse_a, &args.lse_b, &args.lse}) {
-    if (*lse) a_query += static_cast<double>(size_of(lse->dtype));
+    if (*lse) row_bytes += static_cast<double>(size_of(lse->dtype));
   }
   return {.plan = {.variant = "merge"},
           .reasons = {"there is one way to merge"},
-          .least_bytes = rows * a_query,
-          .planned_bytes = rows * a_query};
+          .least_bytes = rows * row_bytes,
+          .planned_bytes = rows * row_bytes};
 }
 
 }  // namespace
@@ -68,15 +68,12 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
   }
   if (context.device() == Device::cuda) {
     args.queue = queue_of(context, machine);
-    if (Status status = check_reachable(context, {{"a", args.a.data},
-                                                  {"lse_a", args.lse_a.data},
-                                                  {"b", args.b.data},
-                                                  {"lse_b", args.lse_b.data},
-                                                  {"o", args.o.data},
-                                                  {"lse", args.lse.data}});
-        !status.ok()) {
-      return status;
-    }
+    ONEPASS_TRY(check_reachable(context, {{"a", args.a.data},
+                                          {"lse_a", args.lse_a.data},
+                                          {"b", args.b.data},
+                                          {"lse_b", args.lse_b.data},
+                                          {"o", args.o.data},
+                                          {"lse", args.lse.data}}));
     return merge_on_gpu(args);
   }
   merge_on_cpu(args, machine.threads);

@@ -10,7 +10,7 @@
 namespace onepass {
 namespace {
 
-// A thread remembers its last decision of each op: the same shapes come again and again.
+// Each thread caches its last decision per op, because programs repeat the same shapes.
 const Decision& decision_for(const Problem& problem, const Machine& machine) {
   struct Made {
     Problem problem;

@@ -1,4 +1,4 @@
-// From a checked call to its kernel: what the public functions of all ops share.
+// Runs a checked call: what the public functions of all ops share.
 #pragma once
 
 #include <cstddef>
@@ -20,21 +20,21 @@ namespace onepass {
 // The machine that a context's calls run on.
 Status machine_of(const Context& context, Machine& machine);
 
-// Of a context on a GPU.
+// The queue of a context on a GPU.
 Queue queue_of(const Context& context, const Machine& machine);
 
-// At least `bytes` of a GPU's memory: the caller's own, or what the stream keeps.
+// Finds at least `bytes` of GPU memory: the caller's workspace, or else the stream's.
 Status workspace_of(const Context& context, std::size_t bytes, std::byte*& out);
 
-// The pointers among a call's arguments, by the arguments' names; null: absent.
+// The pointers of a call, named as its arguments are; null: absent.
 using Pointers = std::initializer_list<std::pair<std::string_view, const void*>>;
 
-// That the GPU reaches them: a kernel could only answer with a fault that no later call survives. A
-// context that trusts is not asked.
+// Refuses pointers that the GPU cannot access, unless the context is trusting. In a kernel such a
+// pointer would be a fault after which every CUDA call of the process fails.
 Status check_reachable(const Context& context, Pointers pointers);
 
-// What a call wants of the dispatcher: a variant by name, or with "" the best; and a copy of
-// the plan, or none.
+// What a call wants of the dispatcher: a variant by name, or "" for the best one, and a copy of the
+// plan if `plan` is not null.
 struct Wanted {
   std::string_view variant;
   Plan* plan = nullptr;
@@ -43,9 +43,8 @@ struct Wanted {
 Status decide(const Context& context, const Problem& problem, const Machine& machine,
               const Wanted& wanted, Decision& decision);
 
-// Decides and runs. A context that asks for an explanation gets it, and nothing runs; nor
-// does it where there is nothing to do. `place` puts what an op keeps in the workspace beside
-// its kernel's own.
+// Decides and runs. Nothing runs if the context asks for an explanation or if there is nothing to
+// do. On a GPU, place(args, decision) assigns what the op itself keeps in the workspace.
 template <class Args, class Place>
 Status execute(const Context& context, const Problem& problem, const Machine& machine,
                const Wanted& wanted, bool nothing_to_do, Pointers pointers, Args& args,

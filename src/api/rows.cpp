@@ -1,4 +1,4 @@
-// The public ops: check, plan, run.
+// The public softmax and cross-entropy ops: check, decide, run.
 
 #include <vector>
 
@@ -14,15 +14,15 @@
 namespace onepass {
 namespace {
 
-// A GPU's memory cannot be looked at without waiting for it: what its values mean is the
-// kernel's to handle.
+// Values in GPU memory cannot be read without waiting for the GPU, so its kernels handle invalid
+// ones.
 Status check_values(const Context& context, const RowArgs& args) {
   if (context.device() != Device::cpu) return {};
   ONEPASS_TRY(check_row_values(args));
   return check_targets(args);
 }
 
-// What the caller calls the op's output.
+// The public name of the op's output.
 std::string_view output_name(Op op) {
   switch (op) {
     case Op::cross_entropy: return "loss";
@@ -33,15 +33,16 @@ std::string_view output_name(Op op) {
   }
 }
 
-// Each row's loss where losses are reduced, and for a gradient the factor of the mean: the end
-// of the workspace.
+bool writes_loss(const RowArgs& args) { return args.op == Op::cross_entropy || args.loss; }
+
+// Places what reduced losses need at the end of the workspace: the loss of each row, and for a
+// gradient the factor of the mean.
 void place_losses(RowArgs& args, const Problem& problem, std::size_t workspace_bytes) {
   auto* losses = reinterpret_cast<double*>(args.workspace + workspace_bytes -
                                            gpu_rows::loss_scratch_bytes(problem));
-  const bool loss = args.op == Op::cross_entropy || args.loss;
-  if (loss) args.row_losses = losses;
+  if (writes_loss(args)) args.row_losses = losses;
   if (args.reduction == Reduction::mean && args.op == Op::cross_entropy_backward) {
-    args.mean_scale = losses + (loss ? problem.rows : 0);
+    args.mean_scale = losses + (writes_loss(args) ? problem.rows : 0);
   }
 }
 
@@ -57,8 +58,8 @@ Status run(const Context& context, RowArgs& args, const Options& options) {
                                    ": on a GPU both are f64, or neither"};
   }
   const bool writes_rows = traffic(args.op).writes > 0;
-  const bool sums_nothing = problem.reduced && (args.op == Op::cross_entropy || args.loss);
-  const bool no_rows = problem.rows == 0 && !sums_nothing;
+  const bool sums_losses = problem.reduced && writes_loss(args);  // to 0, where there are no rows
+  const bool no_rows = problem.rows == 0 && !sums_losses;
   const bool no_columns = problem.cols == 0 && writes_rows && !args.lse && !args.loss;
   const Logits& z = args.logits;
   return execute(context, problem, machine, {options.variant, options.plan}, no_rows || no_columns,
@@ -97,8 +98,8 @@ Status backward(Op op, const Context& context, const ConstTensor& y, const Const
   return run(context, args, options);
 }
 
-// What all losses together count: rows that are not ignored, by the weight of their targets; with
-// probabilities, all.
+// The divisor of the mean: the sum of the targets' weights over the rows that are not ignored; with
+// probabilities, the number of rows.
 double counted_rows(const RowArgs& args) {
   if (args.has_probabilities) return static_cast<double>(args.space.rows);
   double count = 0;
@@ -110,21 +111,21 @@ double counted_rows(const RowArgs& args) {
   return count;
 }
 
-// What the mean multiplies the sum with.
+// The factor of the mean's gradient.
 double mean_scale(const RowArgs& args) {
   const double count = counted_rows(args);
   return count == 0 ? 0.0 : 1.0 / count;
 }
 
-// Blocks of rows, each summed in row order: one buffer of fixed size, and the same bits whatever
-// the number of threads.
+// Runs blocks of rows and sums each in row order: the buffer has a fixed size, and the bits do not
+// depend on the number of threads.
 Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOptions& options) {
   constexpr std::int64_t block = 4096;
   std::vector<double> losses(static_cast<std::size_t>(std::min(block, args.space.rows)));
   args.row_losses = losses.data();
   double total = 0;
   std::int64_t first = 0;
-  do {  // once even for no rows: the variant and the plan are still asked for
+  do {  // at least once: a call without rows still checks its variant and returns a plan
     args.first_row = first;
     args.end_row = std::min(first + block, args.space.rows);
     if (Status status = run(context, args, options);
@@ -140,6 +141,22 @@ Status reduced_loss(const Context& context, RowArgs& args, const CrossEntropyOpt
   const Operand& loss = args.loss ? args.loss : args.out;
   write(loss.data, loss.dtype, 0, count == 0 ? 0.0 : total / count);
   return {};
+}
+
+Status cross_entropy_op(Op op, const Context& context, const CrossEntropyTensors& tensors,
+                        const CrossEntropyOptions& options) {
+  RowArgs args;
+  ONEPASS_TRY(check_cross_entropy(op, tensors, options, args));
+  ONEPASS_TRY(check_values(context, args));
+  if (context.device() == Device::cuda) {
+    args.reduction = reduced_on_gpu(op, tensors.with_loss, options.reduction);
+    return run(context, args, options);
+  }
+  if (op == Op::cross_entropy_backward && options.reduction == Reduction::mean) {
+    args.dloss_scale = mean_scale(args);
+  }
+  const bool reduces = options.reduction != Reduction::none && writes_loss(args);
+  return reduces ? reduced_loss(context, args, options) : run(context, args, options);
 }
 
 }  // namespace
@@ -168,48 +185,23 @@ Status log_softmax_backward(const Context& context, ConstTensor y, ConstTensor d
 
 Status cross_entropy(const Context& context, ConstTensor x, ConstTensor target, Tensor loss,
                      const CrossEntropyOptions& options) {
-  RowArgs args;
-  const CrossEntropyTensors tensors{.x = x, .target = target, .loss = loss};
-  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy, tensors, options, args));
-  ONEPASS_TRY(check_values(context, args));
-  if (context.device() == Device::cuda) {
-    args.reduction = reduced_on_gpu(args.op, false, options.reduction);
-  } else if (options.reduction != Reduction::none) {
-    return reduced_loss(context, args, options);
-  }
-  return run(context, args, options);
+  return cross_entropy_op(Op::cross_entropy, context, {.x = x, .target = target, .loss = loss},
+                          options);
 }
 
 Status cross_entropy_backward(const Context& context, ConstTensor x, ConstTensor target,
                               ConstTensor lse, ConstTensor dloss, Tensor dx,
                               const CrossEntropyOptions& options) {
-  RowArgs args;
-  const CrossEntropyTensors tensors{.x = x, .target = target, .lse = lse, .dloss = dloss, .dx = dx};
-  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
-  ONEPASS_TRY(check_values(context, args));
-  if (context.device() == Device::cuda) {
-    args.reduction = reduced_on_gpu(args.op, false, options.reduction);
-  } else if (options.reduction == Reduction::mean) {
-    args.dloss_scale = mean_scale(args);
-  }
-  return run(context, args, options);
+  return cross_entropy_op(Op::cross_entropy_backward, context,
+                          {.x = x, .target = target, .lse = lse, .dloss = dloss, .dx = dx},
+                          options);
 }
 
 Status cross_entropy_with_gradient(const Context& context, ConstTensor x, ConstTensor target,
                                    Tensor loss, Tensor dx, const CrossEntropyOptions& options) {
-  RowArgs args;
-  const CrossEntropyTensors tensors{
-      .x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true};
-  ONEPASS_TRY(check_cross_entropy(Op::cross_entropy_backward, tensors, options, args));
-  ONEPASS_TRY(check_values(context, args));
-  if (context.device() == Device::cuda) {
-    args.reduction = reduced_on_gpu(args.op, true, options.reduction);
-  }
-  if (context.device() == Device::cuda || options.reduction == Reduction::none) {
-    return run(context, args, options);
-  }
-  if (options.reduction == Reduction::mean) args.dloss_scale = mean_scale(args);
-  return reduced_loss(context, args, options);
+  return cross_entropy_op(Op::cross_entropy_backward, context,
+                          {.x = x, .target = target, .loss = loss, .dx = dx, .with_loss = true},
+                          options);
 }
 
 }  // namespace onepass

@@ -1,4 +1,4 @@
-// The public ops that choose from a row: check, plan, run.
+// The public select ops: check, decide, run.
 
 #include <utility>
 
@@ -11,7 +11,7 @@
 namespace onepass {
 namespace {
 
-// What the caller calls the op's output.
+// The public name of the op's first output.
 std::string_view output_name(Op op) {
   return op == Op::sample ? "token" : op == Op::gate ? "weights" : "values";
 }
