@@ -1,6 +1,7 @@
 #include "rows/options.hpp"
 
 #include <array>
+#include <utility>
 
 namespace onepass {
 
@@ -33,18 +34,63 @@ Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const N
   return {};
 }
 
-Status check_integers(std::string_view argument, const TensorRef& t) {
-  if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
-  return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
+Status lay_row_input(std::string_view argument, const TensorRef& t, CheckDType check_dtype,
+                     const Shape& shape, Operand& out) {
+  if (!t.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, t, false, check_dtype));
+  return shape.lay_rows(argument, t, Shape::Fit::broadcast, out);
 }
 
-Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
-                   double& value, Operand& rows) {
-  value = option.value;
-  if (!option.rows.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, option.rows, false));
-  ONEPASS_TRY(check_floating(argument, option.rows));
-  return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, rows);
+Status lay_row_output(std::string_view argument, const TensorRef& t, CheckDType check_dtype,
+                      const Shape& shape, Operand& out) {
+  if (!t.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, t, true, check_dtype));
+  return shape.lay_rows(argument, t, Shape::Fit::exact, out);
+}
+
+Status lay_per_column(std::string_view argument, const TensorRef& t, std::int64_t cols,
+                      std::string_view columns, Operand& out) {
+  if (!t.present()) return {};
+  ONEPASS_TRY(check_tensor(argument, t, false, check_floating));
+  if (t.rank != 1 || t.shape[0] != cols) {
+    return invalid(argument, "shape ", shape_text(t), " is not one value for each of ", cols, " ",
+                   columns);
+  }
+  out = {.data = const_cast<void*>(t.data), .dtype = t.dtype, .col_stride = t.strides[0]};
+  return {};
+}
+
+Status check_softcap(double softcap) {
+  if (softcap >= 0 && std::isfinite(softcap)) return {};
+  return invalid("softcap", softcap, " is not 0 or a positive number");
+}
+
+Status check_window(const Mask& mask) {
+  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
+                                    std::pair{"mask.window_right", mask.window_right}}) {
+    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
+  }
+  return {};
+}
+
+Status lay_mask(const Mask& mask, const Shape& shape, Logits& logits) {
+  if (mask.additive.present()) {
+    ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false, check_floating));
+    ONEPASS_TRY(
+        shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast, logits.additive));
+  }
+  if (mask.boolean.present()) {
+    ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false, check_u8));
+    ONEPASS_TRY(
+        shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast, logits.boolean));
+  }
+  ONEPASS_TRY(lay_row_input("mask.lengths", mask.lengths, check_integers, shape, logits.lengths));
+  ONEPASS_TRY(check_window(mask));
+  logits.causal = mask.causal;
+  logits.window_left = mask.window_left;
+  logits.window_right = mask.window_right;
+  logits.queries = shape.queries();
+  return {};
 }
 
 Status check_factors(double scale, double temperature, double softcap, DType dtype) {
@@ -58,7 +104,7 @@ Status check_factors(double scale, double temperature, double softcap, DType dty
                                 fits(1 / temperature, dtype);
   if (!fits(softcap, dtype)) return refuse("softcap", softcap);
   if (joined) return {};
-  // The one that is farther from 1.
+  // Names the factor that is farthest from 1.
   const auto size = [](double v) { return v == 0 ? 0 : std::abs(std::log(std::abs(v))); };
   if (size(softcap) >= size(scale) && size(softcap) >= size(temperature))
     return refuse("softcap", softcap);
@@ -66,9 +112,11 @@ Status check_factors(double scale, double temperature, double softcap, DType dty
                                          : refuse("temperature", temperature);
 }
 
-void collapse_present(RowArgs& args, std::span<Operand* const> more) {
+void lay_space(const Shape& shape, RowArgs& args, std::initializer_list<Operand*> more) {
+  args.space = shape.space();
   Logits& z = args.logits;
-  std::array<Operand*, 32> present;  // every call comes here: no memory of its own
+  // Absent operands have no strides to agree on. Not a vector: every call comes here.
+  std::array<Operand*, 32> present;
   std::size_t count = 0;
   const auto add = [&](Operand* o) {
     if (*o) present[count++] = o;
@@ -81,15 +129,6 @@ void collapse_present(RowArgs& args, std::span<Operand* const> more) {
   for (Operand* o : more) add(o);
   collapse(args.space, std::span(present).first(count));
   args.end_row = args.space.rows;
-}
-
-Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out) {
-  if (!lse.present()) return {};
-  ONEPASS_TRY(check_tensor("lse", lse, true));
-  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
-    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
-  }
-  return shape.lay_rows("lse", lse, Shape::Fit::exact, out);
 }
 
 }  // namespace onepass

@@ -1,4 +1,4 @@
-// What the checks of all row ops are made of.
+// The building blocks of every row op's checks.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
+#include <type_traits>
 
 #include "core/try.hpp"
 #include "rows/tensors.hpp"
@@ -19,8 +19,8 @@ struct Named {
   TensorRef tensor;
 };
 
-// A few of them, without memory of its own: every call comes here. Absent ones, which overlap
-// nothing, are left out.
+// A list that never allocates, since every call makes some. It leaves out absent tensors, which
+// overlap nothing.
 class NamedList {
  public:
   NamedList() = default;
@@ -40,21 +40,38 @@ class NamedList {
   std::size_t size_ = 0;
 };
 
-// No output shares memory with another argument, except that the first may be one
-// of `twins`, whole.
+// Refuses outputs that share memory with another argument. The first output may be one of `twins`,
+// as a whole: in_place then says so.
 Status check_overlaps(const NamedList& outputs, const NamedList& inputs, const NamedList& twins,
                       bool& in_place);
 
-Status check_integers(std::string_view argument, const TensorRef& t);
+// Check an optional tensor with one value per row and lay it over the shape, to which inputs
+// broadcast.
+Status lay_row_input(std::string_view argument, const TensorRef& t, CheckDType check_dtype,
+                     const Shape& shape, Operand& out);
+Status lay_row_output(std::string_view argument, const TensorRef& t, CheckDType check_dtype,
+                      const Shape& shape, Operand& out);
+inline Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out) {
+  return lay_row_output("lse", lse, check_sums, shape, out);
+}
 
-// One value for all rows, or a tensor of them.
-Status lay_per_row(std::string_view argument, const PerRow& option, const Shape& shape,
-                   double& value, Operand& rows);
-Status lay_lse(const TensorRef& lse, const Shape& shape, Operand& out);
+// One value for all rows, or a tensor of the values' kind, floating or integers.
+template <class Option, class Value>
+Status lay_per_row(std::string_view argument, const Option& option, const Shape& shape,
+                   Value& value, Operand& rows) {
+  value = option.value;
+  return lay_row_input(argument, option.rows,
+                       std::is_floating_point_v<Value> ? check_floating : check_integers, shape,
+                       rows);
+}
 
-// Absent operands have no strides to agree on, and must not stand in the way. `more`
-// are an op's own.
-void collapse_present(RowArgs& args, std::span<Operand* const> more);
+// An optional input with one value per column, the same for all rows; `columns` names these.
+Status lay_per_column(std::string_view argument, const TensorRef& t, std::int64_t cols,
+                      std::string_view columns, Operand& out);
+
+// Gives args the shape's rows, with dimensions that all present operands walk as one made one.
+// `more` are the op's own operands, beside those of RowArgs.
+void lay_space(const Shape& shape, RowArgs& args, std::initializer_list<Operand*> more);
 
 // One value per row, read as Value: a double does not hold every integer.
 template <class Value, class Accept>
@@ -75,13 +92,16 @@ inline bool fits(double factor, DType dtype) {
                                            : std::isnormal(static_cast<float>(factor));
 }
 
-// The factors that z is made with: each must keep its digits, and so must what they are joined to.
+// The factors of z: each must keep its digits, and so must the products that kernels take.
 Status check_factors(double scale, double temperature, double softcap, DType dtype);
+Status check_softcap(double softcap);
+Status check_window(const Mask& mask);
+
+Status lay_mask(const Mask& mask, const Shape& shape, Logits& logits);
 
 // The fields that every options struct has.
 template <class Options>
 Status lay_logits(const Options& options, const Shape& shape, DType dtype, Logits& logits) {
-  const Mask& mask = options.mask;
   ONEPASS_TRY(lay_per_row("scale", options.scale, shape, logits.scale, logits.scale_rows));
   ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, logits.temperature,
                           logits.temperature_rows));
@@ -89,42 +109,12 @@ Status lay_logits(const Options& options, const Shape& shape, DType dtype, Logit
   if (!(logits.temperature > 0) || !std::isfinite(logits.temperature)) {
     return invalid("temperature", logits.temperature, " is not a positive number");
   }
-  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
-    return invalid("softcap", options.softcap, " is not 0 or a positive number");
-  }
+  ONEPASS_TRY(check_softcap(options.softcap));
   logits.softcap = options.softcap;
   ONEPASS_TRY(check_factors(logits.scale_rows ? 1 : logits.scale,
                             logits.temperature_rows ? 1 : logits.temperature, logits.softcap,
                             dtype));
-  if (mask.additive.present()) {
-    ONEPASS_TRY(check_tensor("mask.additive", mask.additive, false));
-    ONEPASS_TRY(check_floating("mask.additive", mask.additive));
-    ONEPASS_TRY(
-        shape.lay_full("mask.additive", mask.additive, Shape::Fit::broadcast, logits.additive));
-  }
-  if (mask.boolean.present()) {
-    ONEPASS_TRY(check_tensor("mask.boolean", mask.boolean, false));
-    if (mask.boolean.dtype != DType::u8) {
-      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
-    }
-    ONEPASS_TRY(
-        shape.lay_full("mask.boolean", mask.boolean, Shape::Fit::broadcast, logits.boolean));
-  }
-  if (mask.lengths.present()) {
-    ONEPASS_TRY(check_tensor("mask.lengths", mask.lengths, false));
-    ONEPASS_TRY(check_integers("mask.lengths", mask.lengths));
-    ONEPASS_TRY(
-        shape.lay_rows("mask.lengths", mask.lengths, Shape::Fit::broadcast, logits.lengths));
-  }
-  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
-                                    std::pair{"mask.window_right", mask.window_right}}) {
-    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
-  }
-  logits.causal = mask.causal;
-  logits.window_left = mask.window_left;
-  logits.window_right = mask.window_right;
-  logits.queries = shape.queries();
-  return {};
+  return lay_mask(options.mask, shape, logits);
 }
 
 template <class Options>

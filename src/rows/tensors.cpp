@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/try.hpp"
+
 namespace onepass {
 namespace {
 
@@ -142,9 +144,30 @@ Status check_tensor(std::string_view argument, const TensorRef& t, bool written)
   return {};
 }
 
+Status check_tensor(std::string_view argument, const TensorRef& t, bool written,
+                    CheckDType check_dtype) {
+  ONEPASS_TRY(check_tensor(argument, t, written));
+  return check_dtype(argument, t);
+}
+
 Status check_floating(std::string_view argument, const TensorRef& t) {
   if (is_floating(t.dtype)) return {};
   return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16, f64");
+}
+
+Status check_integers(std::string_view argument, const TensorRef& t) {
+  if (t.dtype == DType::i32 || t.dtype == DType::i64) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not i32 or i64");
+}
+
+Status check_u8(std::string_view argument, const TensorRef& t) {
+  if (t.dtype == DType::u8) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not u8");
+}
+
+Status check_sums(std::string_view argument, const TensorRef& t) {
+  if (t.dtype == DType::f32 || t.dtype == DType::f64) return {};
+  return invalid(argument, "dtype ", name(t.dtype), " is not f32 or f64");
 }
 
 Status Shape::make(const TensorRef& x, int axis, Shape& out) {

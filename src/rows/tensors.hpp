@@ -45,8 +45,17 @@ std::string shape_text(const TensorRef& tensor);
 // share memory.
 Status check_tensor(std::string_view argument, const TensorRef& tensor, bool written);
 
-// One of the four floating types; the kernels take any pair of them.
+// What a dtype must be: one of the four floating types, i32 or i64, u8 for flags, f32 or f64 for an
+// output of sums.
 Status check_floating(std::string_view argument, const TensorRef& tensor);
+Status check_integers(std::string_view argument, const TensorRef& tensor);
+Status check_u8(std::string_view argument, const TensorRef& tensor);
+Status check_sums(std::string_view argument, const TensorRef& tensor);
+
+// check_tensor, then one of these.
+using CheckDType = Status(std::string_view argument, const TensorRef& tensor);
+Status check_tensor(std::string_view argument, const TensorRef& tensor, bool written,
+                    CheckDType check_dtype);
 
 // The shape of x, and how it divides into rows and an axis.
 class Shape {
@@ -61,7 +70,7 @@ class Shape {
   enum class Fit { exact, broadcast };
   // A tensor with a column for each of x's.
   Status lay_full(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const;
-  // A tensor with one value a row; a kept axis of extent 1 is fine.
+  // A tensor with one value per row; an axis that is kept with extent 1 is fine.
   Status lay_rows(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const;
 
  private:

@@ -45,8 +45,7 @@ Heads lay(const TensorRef& t, int token) {
 // batch + 1 places, or one a batch.
 Status lay_places(std::string_view argument, const TensorRef& t, std::int64_t count, Places& out) {
   if (!t.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, t, false));
-  ONEPASS_TRY(check_integers(argument, t));
+  ONEPASS_TRY(check_tensor(argument, t, false, check_integers));
   if (t.rank != 1 || (count >= 0 && t.shape[0] != count)) {
     return invalid(argument, "shape ", shape_text(t), " is not [",
                    count >= 0 ? std::to_string(count) : "batch + 1", "]");
@@ -87,8 +86,7 @@ Status lay_mask(std::string_view argument, const TensorRef& t, const AttentionAr
 Status lay_heads(std::string_view argument, const TensorRef& t, const AttentionArgs& args,
                  bool batches, Heads& out) {
   if (!t.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, t, false));
-  ONEPASS_TRY(check_floating(argument, t));
+  ONEPASS_TRY(check_tensor(argument, t, false, check_floating));
   const bool both = batches && t.rank == 2;
   if (t.rank != (both ? 2 : 1) || t.shape[both ? 1 : 0] != args.heads ||
       (both && t.shape[0] != args.batch)) {
@@ -104,10 +102,7 @@ Status lay_heads(std::string_view argument, const TensorRef& t, const AttentionA
 
 Status lay_lse(const TensorRef& lse, const TensorRef& q, Heads& out) {
   if (!lse.present()) return {};
-  ONEPASS_TRY(check_tensor("lse", lse, true));
-  if (lse.dtype != DType::f32 && lse.dtype != DType::f64) {
-    return invalid("lse", "dtype ", name(lse.dtype), " is not f32 or f64");
-  }
+  ONEPASS_TRY(check_tensor("lse", lse, true, check_sums));
   const std::span wanted(q.shape.data(), static_cast<std::size_t>(q.rank - 1));
   if (lse.rank != q.rank - 1 || !std::equal(wanted.begin(), wanted.end(), lse.shape.begin())) {
     return invalid("lse", "shape ", shape_text(lse), " is not that of q without the last, ",
@@ -123,17 +118,12 @@ Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
   if (!std::isfinite(static_cast<float>(args.scale))) {
     return invalid("scale", args.scale, " is not finite in float32");
   }
-  if (!(options.softcap >= 0) || !std::isfinite(options.softcap)) {
-    return invalid("softcap", options.softcap, " is not 0 or a positive number");
-  }
+  ONEPASS_TRY(check_softcap(options.softcap));
   if (options.softcap > 0 && !std::isnormal(static_cast<float>(options.softcap))) {
     return invalid("softcap", options.softcap, " is too small or too large for float32");
   }
   const Mask& mask = options.mask;
-  for (const auto& [side, reach] : {std::pair{"mask.window_left", mask.window_left},
-                                    std::pair{"mask.window_right", mask.window_right}}) {
-    if (reach < -1) return invalid(side, reach, " is neither -1 nor a distance");
-  }
+  ONEPASS_TRY(check_window(mask));
   if (options.split < 0) return invalid("split", options.split, " is negative");
   args.softcap = options.softcap;
   args.causal = mask.causal;
@@ -255,9 +245,7 @@ Status check_attention(ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
   }
   if (mask.boolean.present()) {
     ONEPASS_TRY(lay_mask("mask.boolean", mask.boolean, args, args.boolean));
-    if (mask.boolean.dtype != DType::u8) {
-      return invalid("mask.boolean", "dtype ", name(mask.boolean.dtype), " is not u8");
-    }
+    ONEPASS_TRY(check_u8("mask.boolean", mask.boolean));
   }
   ONEPASS_TRY(lay_heads("alibi", options.alibi, args, true, args.alibi));
   ONEPASS_TRY(lay_heads("sinks", options.sinks, args, false, args.sinks));

@@ -11,8 +11,7 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
   args = {};
   Shape shape;
   const auto lay_o = [&](std::string_view name, const TensorRef& t, bool written, Operand& out) {
-    ONEPASS_TRY(check_tensor(name, t, written));
-    ONEPASS_TRY(check_floating(name, t));
+    ONEPASS_TRY(check_tensor(name, t, written, check_floating));
     if (t.rank != a.rank ||
         !std::equal(t.shape.begin(), t.shape.begin() + t.rank, a.shape.begin())) {
       return invalid(name, "shape ", shape_text(t), " is not that of a, ", shape_text(a));
@@ -20,10 +19,7 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
     return shape.lay_full(name, t, Shape::Fit::exact, out);
   };
   const auto lay_lse = [&](std::string_view name, const TensorRef& t, bool written, Operand& out) {
-    ONEPASS_TRY(check_tensor(name, t, written));
-    if (t.dtype != DType::f32 && t.dtype != DType::f64) {
-      return invalid(name, "dtype ", onepass::name(t.dtype), " is not f32 or f64");
-    }
+    ONEPASS_TRY(check_tensor(name, t, written, check_sums));
     if (t.rank != a.rank - 1 ||
         !std::equal(t.shape.begin(), t.shape.begin() + t.rank, a.shape.begin())) {
       return invalid(name, "shape ", shape_text(t), " is not that of a without the last, ",

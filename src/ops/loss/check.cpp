@@ -7,20 +7,6 @@
 namespace onepass {
 namespace {
 
-Status lay_weight(const TensorRef& weight, std::int64_t classes, Operand& out) {
-  if (!weight.present()) return {};
-  ONEPASS_TRY(check_tensor("weight", weight, false));
-  ONEPASS_TRY(check_floating("weight", weight));
-  if (weight.rank != 1 || weight.shape[0] != classes) {
-    return invalid("weight", "shape ", shape_text(weight), " is not one value for each of ",
-                   classes, " classes");
-  }
-  out = {.data = const_cast<void*>(weight.data),
-         .dtype = weight.dtype,
-         .col_stride = weight.strides[0]};
-  return {};
-}
-
 // Indices, or probabilities of x's shape.
 Status lay_targets(const TensorRef& target, const TensorRef& x, std::int64_t ignore_index,
                    const Shape& shape, RowArgs& args) {
@@ -49,18 +35,16 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
   const bool forward = op == Op::cross_entropy;
   const bool reduced = options.reduction != Reduction::none;
   Shape shape;
-  ONEPASS_TRY(check_tensor("x", t.x, false));
-  ONEPASS_TRY(check_floating("x", t.x));
+  ONEPASS_TRY(check_tensor("x", t.x, false, check_floating));
   ONEPASS_TRY(Shape::make(t.x, options.axis, shape));
   ONEPASS_TRY(shape.lay_full("x", t.x, Shape::Fit::exact, args.logits.x));
   ONEPASS_TRY(check_tensor("target", t.target, false));
   ONEPASS_TRY(lay_targets(t.target, t.x, options.ignore_index, shape, args));
 
-  // One value a row, or one where losses are reduced.
+  // One value per row, or a single one if losses are reduced.
   const auto lay_losses = [&](std::string_view name, const TensorRef& given, bool is_output,
                               Operand& laid) {
-    ONEPASS_TRY(check_tensor(name, given, is_output));
-    ONEPASS_TRY(check_floating(name, given));
+    ONEPASS_TRY(check_tensor(name, given, is_output, check_floating));
     if (!reduced) return shape.lay_rows(name, given, Shape::Fit::exact, laid);
     for (int i = 0; i < given.rank; ++i) {
       if (given.shape[i] != 1) {
@@ -81,14 +65,12 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
       return invalid("lse", "is an output of the forward; the backward takes it as an argument");
     }
     if (t.lse.present()) {
-      ONEPASS_TRY(check_tensor("lse", t.lse, false));
-      ONEPASS_TRY(check_floating("lse", t.lse));
+      ONEPASS_TRY(check_tensor("lse", t.lse, false, check_floating));
       ONEPASS_TRY(shape.lay_rows("lse", t.lse, Shape::Fit::exact, args.lse));
     }
   }
   if (!forward) {
-    ONEPASS_TRY(check_tensor("dx", t.dx, true));
-    ONEPASS_TRY(check_floating("dx", t.dx));
+    ONEPASS_TRY(check_tensor("dx", t.dx, true, check_floating));
     ONEPASS_TRY(shape.lay_full("dx", t.dx, Shape::Fit::exact, args.out));
   }
   ONEPASS_TRY(lay_logits(options, shape, t.x.dtype, args.logits));
@@ -100,7 +82,7 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     return invalid("z_loss", options.z_loss, " is too small or too large for a loss computed in ",
                    name(compute_type(t.x.dtype)));
   }
-  ONEPASS_TRY(lay_weight(options.weight, shape.cols(), args.weight));
+  ONEPASS_TRY(lay_per_column("weight", options.weight, shape.cols(), "classes", args.weight));
   args.ignore_index = options.ignore_index;
   args.label_smoothing = options.label_smoothing;
   args.z_loss = options.z_loss;
@@ -117,8 +99,7 @@ Status check_cross_entropy(Op op, const CrossEntropyTensors& t, const CrossEntro
     if (both) outputs.add({{"loss", t.loss}, {"lse", options.lse}});
     ONEPASS_TRY(check_overlaps(outputs, inputs, {{"x", t.x}}, args.in_place));
   }
-  args.space = shape.space();
-  collapse_present(args, {});
+  lay_space(shape, args, {});
   return {};
 }
 

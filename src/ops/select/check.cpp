@@ -7,14 +7,13 @@ namespace onepass {
 namespace {
 
 Status lay_x(std::string_view argument, const TensorRef& x, Shape& shape, Operand& out) {
-  ONEPASS_TRY(check_tensor(argument, x, false));
-  ONEPASS_TRY(check_floating(argument, x));
+  ONEPASS_TRY(check_tensor(argument, x, false, check_floating));
   if (x.rank == 0) return invalid(argument, "a scalar has no row to select from");
   ONEPASS_TRY(Shape::make(x, -1, shape));
   return shape.lay_full(argument, x, Shape::Fit::exact, out);
 }
 
-// An output with K columns a row.
+// An output with K columns per row.
 Status lay_selected(std::string_view argument, const TensorRef& t, const Shape& shape,
                     std::int64_t& k, Operand& out) {
   ONEPASS_TRY(check_tensor(argument, t, true));
@@ -45,35 +44,32 @@ Status check_indices(std::string_view argument, const TensorRef& t, std::int64_t
   return {};
 }
 
-// One value a row to write, if it is wanted.
-template <class Check>
-Status lay_optional(std::string_view argument, const TensorRef& t, const Shape& shape, Check check,
-                    Operand& out) {
-  if (!t.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, t, true));
-  ONEPASS_TRY(check(argument, t));
-  return shape.lay_rows(argument, t, Shape::Fit::exact, out);
+template <class Option, class Value>
+Status lay_each(std::string_view argument, const Option& option, const Shape& shape,
+                EachRow<Value>& out) {
+  return lay_per_row(argument, option, shape, out.value, out.rows);
 }
 
-Status lay_each(std::string_view argument, const PerRowInteger& option, const Shape& shape,
-                EachRow<std::int64_t>& out) {
-  out.value = option.value;
-  if (!option.rows.present()) return {};
-  ONEPASS_TRY(check_tensor(argument, option.rows, false));
-  ONEPASS_TRY(check_integers(argument, option.rows));
-  return shape.lay_rows(argument, option.rows, Shape::Fit::broadcast, out.rows);
-}
+// x, and what is selected from it: the K values or weights of each row and their indices.
+struct Selection {
+  Named x, values, indices;
+};
 
-Status check_u8(std::string_view argument, const TensorRef& t) {
-  if (t.dtype == DType::u8) return {};
-  return invalid(argument, "dtype ", name(t.dtype), " is not u8");
+Status lay_selection(const Selection& s, Shape& shape, RowArgs& args, Select& select) {
+  ONEPASS_TRY(lay_x(s.x.name, s.x.tensor, shape, args.logits.x));
+  ONEPASS_TRY(lay_selected(s.values.name, s.values.tensor, shape, select.k, args.out));
+  ONEPASS_TRY(check_floating(s.values.name, s.values.tensor));
+  ONEPASS_TRY(check_k(s.values.name, select.k, shape.cols()));
+  ONEPASS_TRY(lay_selected(s.indices.name, s.indices.tensor, shape, select.k, select.indices));
+  return check_indices(s.indices.name, s.indices.tensor, shape.cols());
 }
 
 bool is_temperature(double t) { return t >= 0 && std::isfinite(t); }
 bool is_top_p(double p) { return p > 0 && p <= 1; }
 bool is_min_p(double p) { return p >= 0 && p <= 1; }
 
-// A sample's temperature stands apart from the logits' own, as it may be 0: the likeliest token.
+// Checks a sample's temperature with the factors of the logits. It is not the logits' own, because
+// it may be 0 (greedy).
 Status check_own_factors(const RowArgs& args, double temperature) {
   const Logits& z = args.logits;
   return temperature == 0 || z.scale_rows
@@ -81,8 +77,9 @@ Status check_own_factors(const RowArgs& args, double temperature) {
              : check_factors(z.scale, temperature, z.softcap, z.x.dtype);
 }
 
-// Candidates that a piece of a row can leave. A GPU cannot look at each row's own before it plans:
-// it takes a usual number, and a row that asks for more is searched.
+// How many candidates a piece of a row can contribute. A per-row top_k on a GPU is not known when
+// the call is planned: the plan assumes the usual number, and the kernel searches rows that need
+// more.
 std::int64_t candidates(const RowArgs& args, const Select& select, bool on_gpu) {
   if (args.op != Op::sample) return select.k;
   const std::int64_t cols = args.space.cols;
@@ -102,26 +99,21 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
   args.op = Op::topk;
   select = {.values = options.values, .sorted = options.sorted};
   Shape shape;
-  ONEPASS_TRY(lay_x("x", x, shape, args.logits.x));
-  ONEPASS_TRY(lay_selected("values", values, shape, select.k, args.out));
-  ONEPASS_TRY(check_floating("values", values));
-  ONEPASS_TRY(check_k("values", select.k, shape.cols()));
-  ONEPASS_TRY(lay_selected("indices", indices, shape, select.k, select.indices));
-  ONEPASS_TRY(check_indices("indices", indices, shape.cols()));
+  ONEPASS_TRY(
+      lay_selection({{"x", x}, {"values", values}, {"indices", indices}}, shape, args, select));
   ONEPASS_TRY(lay_lse(options.lse, shape, args.lse));
   ONEPASS_TRY(lay_logits(options, shape, x.dtype, args.logits));
   const bool wants_target = options.target_logprob.present() || options.target_rank.present();
   if (options.target.present()) {
-    ONEPASS_TRY(check_tensor("target", options.target, false));
-    ONEPASS_TRY(check_integers("target", options.target));
+    ONEPASS_TRY(check_tensor("target", options.target, false, check_integers));
     ONEPASS_TRY(shape.lay_rows("target", options.target, Shape::Fit::exact, args.target));
   } else if (wants_target) {
     return invalid("target", "is missing: target_logprob and target_rank are of a target");
   }
-  ONEPASS_TRY(lay_optional("target_logprob", options.target_logprob, shape, check_floating,
-                           select.target_logprob));
-  ONEPASS_TRY(
-      lay_optional("target_rank", options.target_rank, shape, check_integers, select.target_rank));
+  ONEPASS_TRY(lay_row_output("target_logprob", options.target_logprob, check_floating, shape,
+                             select.target_logprob));
+  ONEPASS_TRY(lay_row_output("target_rank", options.target_rank, check_integers, shape,
+                             select.target_rank));
   NamedList inputs = option_tensors(options);
   inputs.add({{"x", x}, {"target", options.target}});
   ONEPASS_TRY(check_overlaps({{"values", values},
@@ -130,9 +122,7 @@ Status check_topk(ConstTensor x, Tensor values, Tensor indices, const TopkOption
                               {"target_logprob", options.target_logprob},
                               {"target_rank", options.target_rank}},
                              inputs, {}, args.in_place));
-  args.space = shape.space();
-  collapse_present(args, std::initializer_list<Operand*>{&select.indices, &select.target_logprob,
-                                                         &select.target_rank});
+  lay_space(shape, args, {&select.indices, &select.target_logprob, &select.target_rank});
   return {};
 }
 
@@ -145,16 +135,15 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
   ONEPASS_TRY(check_tensor("token", token, true));
   ONEPASS_TRY(check_indices("token", token, shape.cols()));
   ONEPASS_TRY(shape.lay_rows("token", token, Shape::Fit::exact, args.out));
-  ONEPASS_TRY(lay_optional("logprob", options.logprob, shape, check_floating, select.logprob));
-  ONEPASS_TRY(lay_optional("valid", options.valid, shape, check_u8, select.valid));
-  // The temperature may be 0 here, so a row finds its own.
+  ONEPASS_TRY(lay_row_output("logprob", options.logprob, check_floating, shape, select.logprob));
+  ONEPASS_TRY(lay_row_output("valid", options.valid, check_u8, shape, select.valid));
+  // Not the temperature, which may be 0 here.
   const TopkOptions logits{
       .scale = options.scale, .softcap = options.softcap, .mask = options.mask};
   ONEPASS_TRY(lay_logits(logits, shape, x.dtype, args.logits));
-  ONEPASS_TRY(lay_per_row("temperature", options.temperature, shape, select.temperature.value,
-                          select.temperature.rows));
-  ONEPASS_TRY(lay_per_row("top_p", options.top_p, shape, select.top_p.value, select.top_p.rows));
-  ONEPASS_TRY(lay_per_row("min_p", options.min_p, shape, select.min_p.value, select.min_p.rows));
+  ONEPASS_TRY(lay_each("temperature", options.temperature, shape, select.temperature));
+  ONEPASS_TRY(lay_each("top_p", options.top_p, shape, select.top_p));
+  ONEPASS_TRY(lay_each("min_p", options.min_p, shape, select.min_p));
   ONEPASS_TRY(lay_each("top_k", options.top_k, shape, select.top_k));
   ONEPASS_TRY(lay_each("seed", options.seed, shape, select.seed));
   ONEPASS_TRY(lay_each("offset", options.offset, shape, select.offset));
@@ -182,11 +171,9 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
   ONEPASS_TRY(
       check_overlaps({{"token", token}, {"logprob", options.logprob}, {"valid", options.valid}},
                      inputs, {}, args.in_place));
-  args.space = shape.space();
-  collapse_present(args, std::initializer_list<Operand*>{
-                             &select.temperature.rows, &select.top_p.rows, &select.min_p.rows,
-                             &select.top_k.rows, &select.seed.rows, &select.offset.rows,
-                             &select.logprob, &select.valid});
+  lay_space(shape, args,
+            {&select.temperature.rows, &select.top_p.rows, &select.min_p.rows, &select.top_k.rows,
+             &select.seed.rows, &select.offset.rows, &select.logprob, &select.valid});
   return {};
 }
 
@@ -195,33 +182,18 @@ Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const Gate
   args.op = Op::gate;
   select = {.score = options.score, .renormalize = options.renormalize, .scale = options.scale};
   Shape shape;
-  ONEPASS_TRY(lay_x("scores", scores, shape, args.logits.x));
-  ONEPASS_TRY(lay_selected("weights", weights, shape, select.k, args.out));
-  ONEPASS_TRY(check_floating("weights", weights));
-  ONEPASS_TRY(check_k("weights", select.k, shape.cols()));
-  ONEPASS_TRY(lay_selected("experts", experts, shape, select.k, select.indices));
-  ONEPASS_TRY(check_indices("experts", experts, shape.cols()));
+  ONEPASS_TRY(lay_selection({{"scores", scores}, {"weights", weights}, {"experts", experts}}, shape,
+                            args, select));
   if (!std::isfinite(options.scale)) return invalid("scale", options.scale, " is not finite");
   if (!fits(options.scale, scores.dtype)) {
     return invalid("scale", options.scale, " is too small or too large for weights computed in ",
                    name(compute_type(scores.dtype)));
   }
-  if (options.bias.present()) {
-    ONEPASS_TRY(check_tensor("bias", options.bias, false));
-    ONEPASS_TRY(check_floating("bias", options.bias));
-    if (options.bias.rank != 1 || options.bias.shape[0] != shape.cols()) {
-      return invalid("bias", "shape ", shape_text(options.bias), " is not one value for each of ",
-                     shape.cols(), " experts");
-    }
-    select.bias = {.data = const_cast<void*>(options.bias.data),
-                   .dtype = options.bias.dtype,
-                   .col_stride = options.bias.strides[0]};
-  }
+  ONEPASS_TRY(lay_per_column("bias", options.bias, shape.cols(), "experts", select.bias));
   ONEPASS_TRY(check_overlaps({{"weights", weights}, {"experts", experts}},
                              {{"scores", scores}, {"bias", options.bias}}, {}, args.in_place));
-  args.space = shape.space();
   args.logits.queries = shape.queries();
-  collapse_present(args, std::initializer_list<Operand*>{&select.indices});
+  lay_space(shape, args, {&select.indices});
   return {};
 }
 

@@ -7,10 +7,8 @@ namespace onepass {
 Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args) {
   args.op = op;
   Shape shape;
-  ONEPASS_TRY(check_tensor("x", x, false));
-  ONEPASS_TRY(check_floating("x", x));
-  ONEPASS_TRY(check_tensor("y", y, true));
-  ONEPASS_TRY(check_floating("y", y));
+  ONEPASS_TRY(check_tensor("x", x, false, check_floating));
+  ONEPASS_TRY(check_tensor("y", y, true, check_floating));
   ONEPASS_TRY(Shape::make(x, options.axis, shape));
   ONEPASS_TRY(shape.lay_full("x", x, Shape::Fit::exact, args.logits.x));
   ONEPASS_TRY(op == Op::logsumexp ? shape.lay_rows("y", y, Shape::Fit::exact, args.out)
@@ -24,8 +22,7 @@ Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& optio
   NamedList twins;
   (op == Op::logsumexp ? inputs : twins).add({{"x", x}});
   ONEPASS_TRY(check_overlaps({{"y", y}, {"lse", options.lse}}, inputs, twins, args.in_place));
-  args.space = shape.space();
-  collapse_present(args, {});
+  lay_space(shape, args, {});
   return {};
 }
 
@@ -33,12 +30,9 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
                       const BackwardOptions& options, RowArgs& args) {
   args.op = op;
   Shape shape;
-  ONEPASS_TRY(check_tensor("y", y, false));
-  ONEPASS_TRY(check_floating("y", y));
-  ONEPASS_TRY(check_tensor("dy", dy, false));
-  ONEPASS_TRY(check_floating("dy", dy));
-  ONEPASS_TRY(check_tensor("dx", dx, true));
-  ONEPASS_TRY(check_floating("dx", dx));
+  ONEPASS_TRY(check_tensor("y", y, false, check_floating));
+  ONEPASS_TRY(check_tensor("dy", dy, false, check_floating));
+  ONEPASS_TRY(check_tensor("dx", dx, true, check_floating));
   ONEPASS_TRY(Shape::make(y, options.axis, shape));
   ONEPASS_TRY(shape.lay_full("y", y, Shape::Fit::exact, args.y));
   ONEPASS_TRY(shape.lay_full("dy", dy, Shape::Fit::exact, args.dy));
@@ -49,14 +43,12 @@ Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,
     if (!options.x.present()) {
       return invalid("x", "is missing: the gradient of softcap ", options.softcap, " needs it");
     }
-    ONEPASS_TRY(check_tensor("x", options.x, false));
-    ONEPASS_TRY(check_floating("x", options.x));
+    ONEPASS_TRY(check_tensor("x", options.x, false, check_floating));
     ONEPASS_TRY(shape.lay_full("x", options.x, Shape::Fit::exact, args.logits.x));
   }
   ONEPASS_TRY(check_overlaps({{"dx", dx}}, option_tensors(options),
                              {{"y", y}, {"dy", dy}, {"x", options.x}}, args.in_place));
-  args.space = shape.space();
-  collapse_present(args, {});
+  lay_space(shape, args, {});
   return {};
 }
 
