@@ -4,8 +4,8 @@
 //     softcap(v) = cap · tanh(v / cap)
 //
 // and z = −inf where a boolean, length, causal or window mask hides the key. A query that sees no
-// key gives zeros and lse −inf; a NaN that a query sees makes its o NaN (docs/numerics.md). Sums are
-// float32.
+// key gives zeros and lse −inf; a NaN that a query sees makes its o NaN (docs/numerics.md). Sums
+// are float32.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct AttentionOptions {
   ConstTensor q_offsets{};
   ConstTensor kv_offsets{};
 
-  // Paged KV, the block table: i32, batch × the most pages of any sequence. k and v are then pages ×
-  // kv heads × page size × dim, key t of sequence b is token t mod page size of page
+  // Paged KV, the block table: i32, batch × the most pages of any sequence. k and v are then
+  // pages × kv heads × page size × dim, key t of sequence b is token t mod page size of page
   // pages[b][t / page size], and mask.lengths, then required, counts the keys. Entries past a
   // sequence's length may hold anything.
   ConstTensor pages{};

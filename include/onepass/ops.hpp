@@ -1,9 +1,9 @@
 // Softmax and the losses. Each op takes a context, tensors and options, and returns a Status.
 //
-// A row is all elements along the axis. A logit of −inf has weight 0, a row of only −inf gives zeros
-// and lse −inf, and a NaN makes its own row NaN. Accumulation is float32, or float64 for float64
-// inputs. The output may have any floating dtype; it may be the input itself if both have the same
-// dtype, and must not overlap it otherwise.
+// A row is all elements along the axis. A logit of −inf has weight 0, a row of only −inf gives
+// zeros and lse −inf, and a NaN makes its own row NaN. Accumulation is float32, or float64 for
+// float64 inputs. The output may have any floating dtype; it may be the input itself if both have
+// the same dtype, and must not overlap it otherwise.
 #pragma once
 
 #include "onepass/context.hpp"
