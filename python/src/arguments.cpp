@@ -34,7 +34,7 @@ std::int64_t bits(std::string_view argument, nb::handle given) {
   return static_cast<std::int64_t>(pattern);
 }
 
-// A mask is one array, told apart by its dtype: boolean ones keep, floating ones are added.
+// The dtype tells what a mask does: a floating one is added, another keeps where it is not zero.
 void add_part(Call& call, nb::handle given, Mask& mask) {
   const ConstTensor part = call.input("mask", given);
   ConstTensor& place = is_floating(part.dtype) ? mask.additive : mask.boolean;
@@ -63,7 +63,7 @@ std::int64_t integer(std::string_view argument, nb::handle given) {
   return value;
 }
 
-// The op says which axes there are; what is beyond an int never gets to it.
+// The op refuses axes that do not exist; this refuses those that do not fit into an int.
 int axis_of(const Tensor& x, nb::handle given) {
   const std::int64_t axis = integer("axis", given);
   if (!std::in_range<int>(axis)) {
@@ -104,15 +104,15 @@ std::size_t choice(std::string_view argument, nb::handle given,
 
 namespace {
 
-// What a dtype is called: "torch.float32", numpy.float32 (a class), dtype('float32'),
-// "float32", "<f4".
+// The name of a dtype, given as torch.float32, numpy.float32 (a class), dtype('float32'), "float32"
+// or "<f4".
 std::string name_of_dtype(nb::handle given) {
   const nb::object named = nb::getattr(given, "__name__", nb::none());
   return nb::str(named.is_none() ? given : nb::handle(named)).c_str();
 }
 
-// By the last word of a name: ours, NumPy's or PyTorch's. Where Python, NumPy and a C compiler
-// differ, as NumPy has it: "float" is float64, and so is Python's own float.
+// Finds a dtype by the last word of its name, which is ours, NumPy's or PyTorch's. NumPy's meaning
+// wins over C's: "float" is float64, as Python's own float is.
 std::optional<DType> dtype_named(std::string_view whole) {
   struct Known {
     std::string_view word;
@@ -129,7 +129,7 @@ std::optional<DType> dtype_named(std::string_view whole) {
       {"long", DType::i64},    {"longlong", DType::i64},  {"l", DType::i64},
       {"q", DType::i64}};
   std::string_view word = whole.substr(whole.rfind('.') + 1);
-  // The byte order that this machine has; '>' stays, and is not known.
+  // Drops the byte order of this machine. '>' stays, so that no name matches.
   if (word.starts_with('<') || word.starts_with('=')) word.remove_prefix(1);
   for (const Known& k : known) {
     if (word == k.word || word == name(k.dtype)) return k.dtype;
@@ -159,21 +159,28 @@ DType index_dtype(nb::handle given) {
   return *known;
 }
 
+namespace {
+
+// Whether an array is given, not one number for all rows. Python's own numbers need no look at what
+// their type can do.
+bool is_rows(nb::handle given) {
+  return !PyFloat_Check(given.ptr()) && !PyLong_Check(given.ptr()) && is_array(given);
+}
+
+}  // namespace
+
 PerRow per_row(Call& call, std::string_view argument, nb::handle given) {
-  if (PyFloat_Check(given.ptr())) return number(argument, given);
-  if (is_array(given)) return call.input(argument, given);
+  if (is_rows(given)) return call.input(argument, given);
   return number(argument, given);
 }
 
 PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle given) {
-  if (PyLong_Check(given.ptr())) return integer(argument, given);
-  if (is_array(given)) return call.input(argument, given);
+  if (is_rows(given)) return call.input(argument, given);
   return integer(argument, given);
 }
 
 PerRowInteger per_row_bits(Call& call, std::string_view argument, nb::handle given) {
-  if (PyLong_Check(given.ptr())) return bits(argument, given);
-  if (is_array(given)) return call.input_bits(argument, given);
+  if (is_rows(given)) return call.input_bits(argument, given);
   return bits(argument, given);
 }
 

@@ -4,11 +4,14 @@
 #include <atomic>
 #include <utility>
 
+#include "rows/tensors.hpp"
+
 namespace onepass::python {
 namespace {
 
 std::atomic<int> chosen_threads = 0;
-// What `explain` wants to hear, and whether an op has told it.
+
+// The explanation that `explain` asks an op for, and whether an op has given it.
 struct Question {
   Explanation told;
   bool answered = false;
@@ -21,14 +24,6 @@ std::string text_of(const Array& array) {
 
 std::span<const std::int64_t> extents_of(const Tensor& t) {
   return {t.shape.data(), static_cast<std::size_t>(std::min(t.rank, kMaxRank))};
-}
-
-std::string text_of(std::span<const std::int64_t> extents) {
-  std::string text;
-  for (const std::int64_t extent : extents) {
-    text += (text.empty() ? "" : ", ") + std::to_string(extent);
-  }
-  return "[" + text + "]";
 }
 
 bool same_device(const Array& a, const Array& b) {
@@ -84,7 +79,7 @@ ConstTensor Call::input(std::string_view argument, nb::handle given, Kind::Integ
   return read_here(argument, given, as).view;
 }
 
-// `out` is the first result, or a tuple with one entry a result.
+// `out` is the array of the first result, or a tuple with one entry per result.
 nb::handle Call::own_output(std::size_t index) const {
   if (!nb::isinstance<nb::tuple>(out_)) return index == 0 ? out_ : nb::handle(Py_None);
   const auto given = nb::borrow<nb::tuple>(out_);
@@ -108,11 +103,11 @@ Tensor Call::output(std::string_view name, const Extents& shape, DType dtype) {
   }
   const Array given = read_here(result.argument, own);
   if (given.read_only) raise_value(result.argument, "is read-only");
-  // A reduced loss may be any single element; the op tells.
+  // A reduced loss may have any shape of one element, which the op checks.
   const std::span<const std::int64_t> wanted = shape;
   if (!wanted.empty() && !std::ranges::equal(wanted, extents_of(given.view))) {
     raise_value(result.argument,
-                "shape " + text_of(extents_of(given.view)) + " is not " + text_of(wanted));
+                "shape " + shape_text(extents_of(given.view)) + " is not " + shape_text(wanted));
   }
   result.array = nb::borrow(own);
   ++result_count_;
@@ -146,7 +141,7 @@ Status Call::in_words_of_the_caller(const Status& status) const {
 }
 
 Context Call::context() const {
-  // Arrays say where they lie, and have been asked.
+  // Trusting, because every array has told its device.
   Context context = first_.on_gpu() ? Context::cuda(kind_.stream(first_.device)).trusting()
                                     : Context::cpu(num_threads());
   if (asked == nullptr) return context;

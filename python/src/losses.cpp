@@ -7,7 +7,7 @@
 namespace onepass::python {
 namespace {
 
-// What all three share, in their order.
+// The arguments that all three share, in their order.
 struct LossArguments {
   nb::handle axis, weight, ignore_index, label_smoothing, z_loss, reduction;
   LogitArguments logits;
@@ -50,7 +50,9 @@ Extents losses_of(const Call& call, const CrossEntropyOptions& options) {
   return options.reduction == Reduction::none ? rows_of(call, options) : Extents{};
 }
 
-nb::object cross_entropy(Arguments& given) {
+// cross_entropy, or with the gradient cross_entropy_with_gradient.
+template <bool WithGradient>
+nb::object losses(Arguments& given) {
   const auto [x, target] = given.next<2>();
   const auto loss_options = LossArguments::next(given);
   const auto [out_dtype, return_lse, out, variant, batch_invariant] = given.next<5>();
@@ -59,14 +61,17 @@ nb::object cross_entropy(Arguments& given) {
   const ConstTensor classes = call.input("target", target);
   const DType in = call.first().dtype;
   const Tensor loss = call.output("loss", losses_of(call, options), dtype("dtype", out_dtype, in));
+  const Tensor dx = call.output_if(WithGradient, "dx", Extents::of(call.first()), in);
   options.lse =
       call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
   return call.run([&](const Context& context) {
-    return onepass::cross_entropy(context, call.first(), classes, loss, options);
+    return WithGradient ? onepass::cross_entropy_with_gradient(context, call.first(), classes, loss,
+                                                               dx, options)
+                        : onepass::cross_entropy(context, call.first(), classes, loss, options);
   });
 }
 
-nb::object cross_entropy_backward(Arguments& given) {
+nb::object backward(Arguments& given) {
   const auto [x, target, dloss, lse] = given.next<4>();
   const auto loss_options = LossArguments::next(given);
   const auto [out_dtype, out, variant, batch_invariant] = given.next<4>();
@@ -83,34 +88,17 @@ nb::object cross_entropy_backward(Arguments& given) {
   });
 }
 
-nb::object cross_entropy_with_gradient(Arguments& given) {
-  const auto [x, target] = given.next<2>();
-  const auto loss_options = LossArguments::next(given);
-  const auto [out_dtype, return_lse, out, variant, batch_invariant] = given.next<5>();
-  Call call("x", x, out);
-  CrossEntropyOptions options = loss_options.read(call, variant, batch_invariant);
-  const ConstTensor classes = call.input("target", target);
-  const DType in = call.first().dtype;
-  const Tensor loss = call.output("loss", losses_of(call, options), dtype("dtype", out_dtype, in));
-  const Tensor dx = call.output("dx", Extents::of(call.first()), in);
-  options.lse =
-      call.output_if(flag("return_lse", return_lse), "lse", rows_of(call, options), sum_dtype(in));
-  return call.run([&](const Context& context) {
-    return onepass::cross_entropy_with_gradient(context, call.first(), classes, loss, dx, options);
-  });
-}
-
 }  // namespace
 
 void define_losses() {
   const Names forward_names{"x",   "target",  LossArguments::names(), "dtype", "return_lse",
                             "out", "variant", "batch_invariant"};
-  define("cross_entropy", forward_names, &cross_entropy);
+  define("cross_entropy", forward_names, &losses<false>);
   define("cross_entropy_backward",
          {"x", "target", "dloss", "lse", LossArguments::names(), "dtype", "out", "variant",
           "batch_invariant"},
-         &cross_entropy_backward);
-  define("cross_entropy_with_gradient", forward_names, &cross_entropy_with_gradient);
+         &backward);
+  define("cross_entropy_with_gradient", forward_names, &losses<true>);
 }
 
 }  // namespace onepass::python
