@@ -1,4 +1,4 @@
-// Python's values as the library's options. Each reader names the argument when it cannot be read.
+// Reads Python values as the library's options. An error names the argument.
 #pragma once
 
 #include <initializer_list>
@@ -15,13 +15,13 @@ double number(std::string_view argument, nb::handle given);
 std::int64_t integer(std::string_view argument, nb::handle given);
 int axis_of(const Tensor& x, nb::handle given);
 bool flag(std::string_view argument, nb::handle given);
-std::string_view text(std::string_view argument, nb::handle given);  // alive as long as `given`
+std::string_view text(std::string_view argument, nb::handle given);  // lives as long as `given`
 
-// The position of a word in a list of all that are allowed.
+// The position of a word in the list of allowed words.
 std::size_t choice(std::string_view argument, nb::handle given,
                    std::initializer_list<std::string_view> words);
 
-// A floating dtype of any library's, Python's float, or a name such as "f16", "float16" or "f2";
+// A floating dtype of any library, Python's float, or a name such as "f16", "float16" or "f2";
 // None: `otherwise`.
 DType dtype(std::string_view argument, nb::handle given, DType otherwise);
 DType index_dtype(nb::handle given);
@@ -31,7 +31,7 @@ PerRowInteger per_row_integer(Call& call, std::string_view argument, nb::handle 
 // The 64 bits of a seed or an offset: −2^63 to 2^64 − 1, or an array of any 64-bit integers.
 PerRowInteger per_row_bits(Call& call, std::string_view argument, nb::handle given);
 
-// What hides logits, in the order in which all functions have it.
+// The masking arguments, in the order that all functions share.
 struct MaskArguments {
   nb::handle mask, lengths, causal, window;
 
@@ -42,7 +42,7 @@ struct MaskArguments {
   Mask read(Call& call) const;
 };
 
-// What makes the logits z of x.
+// The arguments that make the logits z from x.
 struct LogitArguments {
   nb::handle scale, temperature, softcap;
   MaskArguments mask;

@@ -33,7 +33,7 @@ DType dtype_of(std::string_view argument, dlpack::DataType t) {
                            "bfloat16, float64, int32, int64, uint8 and bool are");
 }
 
-// 64 bits are 64 bits.
+// Reads uint64 as int64: the same 64 bits.
 void forget_the_sign(dlpack::DataType& t) {
   if (t.code == dlpack::kUInt && t.bits == 64) t.code = dlpack::kInt;
 }
@@ -46,7 +46,7 @@ Array view_of(std::string_view argument, const dlpack::Tensor& t) {
   }
   const auto rank = static_cast<std::size_t>(t.rank);
   const std::span<const std::int64_t> shape(t.shape, rank);
-  // Where there are no elements a library's strides are anything, such as 0.
+  // An empty array may have any strides, such as 0.
   const bool empty = std::ranges::find(shape, 0) != shape.end();
   std::span<const std::int64_t> strides;
   if (t.strides != nullptr && !empty) strides = {t.strides, rank};
@@ -66,20 +66,21 @@ const dlpack::ExchangeApi* usable_api(nb::handle type) {
   return api != nullptr && api->tensor_from_object != nullptr ? api : nullptr;
 }
 
-// _arrays.py, where each library's ways are written down.
+// _arrays.py, which knows how each library makes and exports its arrays.
 nb::object arrays_module() { return nb::module_::import_("onepass._arrays"); }
 
 void throw_if(int failed) {
   if (failed != 0) throw nb::python_error();
 }
 
-// A library's own words without the trace that may follow them.
+// Raises with the first line of a library's own error, without the trace that may follow.
 [[noreturn]] void raise_unreadable(std::string_view argument, const nb::python_error& error) {
   const std::string whole = nb::str(error.value()).c_str();
   raise_type(argument, "cannot be read: " + whole.substr(0, whole.find('\n')));
 }
 
-// A result that knows nothing of its input would be a gradient that is lost in silence.
+// Refuses tensors that require grad: the result would not be connected to them, and the gradient
+// would be lost silently.
 void check_gradient(std::string_view argument, nb::handle array) {
   static PyObject* const name = PyUnicode_InternFromString("requires_grad");
   const nb::object wanted = nb::steal(PyObject_GetAttr(array.ptr(), name));
@@ -102,11 +103,11 @@ struct Dense {
   std::vector<std::int64_t> shape;
   nb::tuple extents, strides;
 
-  // The last one is remembered: the same shapes come again and again, and tuples of them take
-  // longer than to compare.
+  // Caches the last one: programs repeat the same shapes, and comparing a shape is faster than
+  // making tuples of it.
   static const Dense& of(std::span<const std::int64_t> shape) {
-    static auto& last =
-        *new std::optional<Dense>;  // nothing of Python's is made while others wait for it
+    // Not a static object: its initialisation would call Python while other threads wait for it.
+    static auto& last = *new std::optional<Dense>;
     if (!last || !std::ranges::equal(shape, last->shape)) last = Dense(shape);
     return *last;
   }
@@ -140,22 +141,22 @@ std::string name_of_type(nb::handle object) {
 
 bool is_array(nb::handle object) { return Kind::of(object).readable(); }
 
-// By type, as long as that lives. Not freed at the end: the interpreter is gone by then.
+// The facts of each type, for the type's lifetime. Never freed: at exit the interpreter is gone.
 std::unordered_map<PyTypeObject*, Kind::Facts>& Kind::known() {
   static auto& known = *new std::unordered_map<PyTypeObject*, Facts>;
   return known;
 }
 
-// Called with the weak reference to a type that goes: its address may become another type's.
+// Called when a type is freed, since another type may get its address.
 PyObject* Kind::forget(PyObject* /*self*/, PyObject* reference) {
   const auto found = std::ranges::find_if(
       known(), [&](const auto& entry) { return entry.second.type.is(reference); });
-  // Out of the map before anything of Python's is freed, which may come back here.
+  // Leaves the map before Python objects are freed, because freeing them may call this again.
   if (found != known().end()) (void)known().extract(found);
   Py_RETURN_NONE;
 }
 
-// One look a type: to find that something is not there costs an exception.
+// Looks at each type once, because a missing attribute costs an exception.
 const Kind::Facts& Kind::facts_of(nb::handle array) {
   PyTypeObject* const type = Py_TYPE(array.ptr());
   if (const auto found = known().find(type); found != known().end()) return found->second;
@@ -197,7 +198,7 @@ Array Kind::look(std::string_view argument, nb::handle array, Integers as) const
   if (!facts_->readable) {
     raise_type(argument, "'" + name_of_type(array) + "' is not an array (it has no __dlpack__)");
   }
-  // A capsule that nobody takes over frees its tensor itself.
+  // A capsule that is not consumed frees its tensor itself.
   nb::tuple exported;
   try {
     exported = nb::borrow<nb::tuple>(facts_->capsule(array));
@@ -228,7 +229,7 @@ Array Kind::look(std::string_view argument, nb::handle array, Integers as) const
 }
 
 Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const {
-  // Not a reference: what makes an array may come back here.
+  // Copies, not a reference: making an array may call this function again.
   const nb::tuple extents = Dense::of(shape).extents;
   const nb::tuple strides = Dense::of(shape).strides;
   const auto type = static_cast<int>(dtype);
@@ -237,7 +238,7 @@ Array Kind::empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu)
                                     : quick(extents, strides, facts_->dtypes[type]);
   Array array = Kind::of(made).look("out", made);
   array.owner = std::move(made);
-  array.read_only = false;  // nobody else has it yet, so even what is immutable may be filled
+  array.read_only = false;  // it is new, so filling it is safe even if its kind is immutable
   return array;
 }
 

@@ -1,4 +1,5 @@
-// Arrays of Python as tensors of the library, without copies, and new ones of the same kind.
+// Reads Python arrays as the library's tensors, without copies, and makes new arrays of the same
+// kind.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,50 +16,50 @@ namespace onepass::python {
 namespace nb = nanobind;
 
 [[noreturn]] void raise(PyObject* exception, const std::string& what);
-// What a bad argument is answered with: its name, and what it was.
+// Errors about an argument: its name, and what is wrong with it.
 [[noreturn]] void raise_type(std::string_view argument, const std::string& what);
 [[noreturn]] void raise_value(std::string_view argument, const std::string& what);
 std::string name_of_type(nb::handle object);
 
-// An array, looked at for the length of a call.
+// A view of an array for the duration of a call.
 struct Array {
   Tensor view;
-  dlpack::Device
-      device;  // kCpu or kCuda: memory that both can reach counts as the one it is nearer to
+  // kCpu or kCuda: memory that both can access counts as where it physically is.
+  dlpack::Device device;
   bool read_only = false;
-  nb::object owner;  // what has to live as long as this; absent: the caller's own argument
+  nb::object owner;  // keeps the memory alive; absent: the caller's argument does
 
   bool on_gpu() const { return device.type == dlpack::kCuda; }
 };
 
-// NumPy, PyTorch, CuPy, JAX, …: how to read their arrays and make more of them. Types that have
-// DLPack's C functions are read by these, all others through _arrays.py. New arrays are always made
-// by their library itself: one that PyTorch takes over by DLPack, for example, is none that its
-// allocator knows, and `record_stream` does nothing.
+// How to read and make the arrays of one library: NumPy, PyTorch, CuPy, JAX, … Types with DLPack's
+// C functions are read by these, all others through _arrays.py. The library itself makes new
+// arrays: memory that PyTorch, for example, takes over by DLPack is unknown to its allocator, and
+// `record_stream` has no effect on it.
 class Kind {
  public:
   static Kind of(nb::handle array) { return Kind(array); }
 
-  // How integers are read: as numbers, or also as 64 bits, signed or not.
+  // How to read integers: as numbers, or as 64 bits, whether signed or not.
   enum class Integers { numbers, bits };
 
   Array read(std::string_view argument, nb::handle array, Integers as = Integers::numbers) const;
-  // A new one, dense, beside the array that the kind was found from, which is on a GPU or not.
+  // Makes a dense array on the device of the array that the kind was found from.
   Array empty(std::span<const std::int64_t> shape, DType dtype, bool on_gpu) const;
   // A cudaStream_t, as Context::cuda takes it.
   void* stream(dlpack::Device device) const;
   bool readable() const { return facts_->readable; }
-  // Whether what runs on our stream has to be waited for, because the kind does not tell its own.
+  // Whether a call must wait for the GPU, because the library does not tell its stream.
   bool waits() const;
 
  private:
   struct Facts {
-    nb::object type;  // a weak reference, which takes all this away with the type
+    nb::object type;  // a weak reference, whose callback drops these facts with the type
     const dlpack::ExchangeApi* exchange;  // null: there is none
-    nb::object python;                    // the Kind of _arrays.py,
-    nb::object capsule, empty;            // two of its methods,
-    nb::object quick[2];  // what does the same on a CPU, on a GPU; None: there is none
-    nb::tuple dtypes;     // and what that takes for each DType
+    nb::object python;                    // the Kind of _arrays.py
+    nb::object capsule, empty;            // two of its methods
+    nb::object quick[2];  // faster than `empty` on a CPU, on a GPU; None: there is none
+    nb::tuple dtypes;     // what `quick` takes for each DType
     bool immutable;       // no array of the kind may be written
     bool readable;        // has __dlpack__
     bool differentiable;  // has requires_grad

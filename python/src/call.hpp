@@ -11,20 +11,20 @@
 
 namespace onepass::python {
 
-// A shape that is made from another's.
+// A shape, and shapes derived from it.
 struct Extents {
   std::array<std::int64_t, kMaxRank> values{};
   std::size_t rank = 0;
 
   static Extents of(const Tensor& t);
-  Extents without(std::int64_t axis) const;  // one that does not exist is left to the op to report
+  Extents without(std::int64_t axis) const;  // the op reports an axis that does not exist
   Extents with_last(std::int64_t extent) const;
   operator std::span<const std::int64_t>() const { return {values.data(), rank}; }
 };
 
 class Call {
  public:
-  // The first array decides what kind the results are, and where the op runs.
+  // The first array decides the kind of the results and where the op runs.
   Call(std::string_view argument, nb::handle first, nb::handle out);
 
   const Tensor& first() const { return first_.view; }
@@ -35,14 +35,13 @@ class Call {
   ConstTensor input_bits(std::string_view argument, nb::handle given) {
     return input(argument, given, Kind::Integers::bits);
   }
-  // The next result, by the op's name for it: the caller's own array where `out` has
-  // one, else a new one.
+  // The next result, by the op's name for it: the caller's array if `out` has one, else a new one.
   Tensor output(std::string_view name, const Extents& shape, DType dtype);
   Tensor output_if(bool wanted, std::string_view name, const Extents& shape, DType dtype) {
     return wanted ? output(name, shape, dtype) : Tensor{};
   }
 
-  // Runs op(context) without the interpreter's lock, and gives the results.
+  // Runs op(context) without the interpreter's lock and returns the results.
   template <class Op>
   nb::object run(Op op);
 
@@ -50,26 +49,26 @@ class Call {
   ConstTensor input(std::string_view argument, nb::handle given, Kind::Integers as);
   Array read(std::string_view argument, nb::handle given,
              Kind::Integers as = Kind::Integers::numbers);
-  // And it is where the first one is.
+  // Also checks that the array is on the first one's device.
   Array read_here(std::string_view argument, nb::handle given,
                   Kind::Integers as = Kind::Integers::numbers);
   nb::handle own_output(std::size_t index) const;
   Context context() const;
   nb::object workspace(std::size_t bytes, Context& context) const;
   void check_results() const;
-  // With the arguments' names for what the op calls otherwise.
+  // Puts Python's names of arguments in place of the op's.
   Status in_words_of_the_caller(const Status& status) const;
   nb::object results();
 
   struct Result {
     nb::object array;
-    std::string_view name;  // the op's
-    std::string argument;   // what decides it
+    std::string_view name;  // the op's name for it
+    std::string argument;   // Python's argument that decides its dtype
   };
 
   static constexpr std::size_t kMostResults = 5;
 
-  // Alive until the call is over. Before first_, whose reading adds to it.
+  // Owners to keep alive until the call ends. Declared before first_, whose reading adds to it.
   std::vector<nb::object> kept_;
   std::string_view first_name_;
   Kind kind_;
@@ -81,11 +80,11 @@ class Call {
 
 void raise_unless_ok(const Status& status);
 
-// From now on ops on a CPU use this many threads; 0: as many as there are cores.
+// Sets how many threads ops on a CPU use from now on; 0: one per core.
 void set_num_threads(int threads);
 int num_threads();
 
-// Calls a function of Python's; the op that it calls tells its plan and does nothing else.
+// Calls a Python function. The op that it calls explains its plan and computes nothing.
 Explanation explain(nb::handle function, const nb::args& args, const nb::kwargs& kwargs);
 
 template <class Op>
@@ -99,8 +98,8 @@ nb::object Call::run(Op op) {
   };
   Status status = attempt(where);
   if (status.code() == Code::unsupported && first_.on_gpu() && where.explanation() == nullptr) {
-    // Perhaps for want of workspace: while a CUDA graph is captured the library cannot allocate
-    // any, but the caller's own allocator can.
+    // The cause may be a missing workspace: the library cannot allocate one while a CUDA graph is
+    // captured, but the allocator of the array's library can.
     Explanation told;
     if (attempt(where.explaining(told)).ok() && told.plan.scratch_bytes > 0) {
       const nb::object memory = workspace(told.plan.scratch_bytes, where);

@@ -31,21 +31,22 @@ struct Function {
   PyObject_HEAD vectorcallfunc call;
   PyObject* attributes;  // __dict__: name, documentation, and in __wrapped__ the signature
   PyObject* weak_references;
-  PyObject* python;  // who wrote the parameters down
+  PyObject* python;  // the Python function that declares the parameters
   Body body;
-  std::size_t count;       // parameters,
-  std::size_t required;    // without a default: the first,
-  std::size_t positional;  // that may come without their names
+  std::size_t count;       // parameters
+  std::size_t required;    // the first ones, which have no default
+  std::size_t positional;  // the first ones, which may be passed without their names
   nb::handle names[kMost];
   nb::handle defaults[kMost];  // absent for what is required
 };
 
 Function& as_function(PyObject* object) { return *reinterpret_cast<Function*>(object); }
 
-// The place of a parameter; none: `count`.
+// The position of a parameter; `count` if there is none of this name.
 std::size_t place_of(const Function& f, nb::handle name) {
   const std::span<const nb::handle> all(f.names, f.count);
-  // Names that stand in a program are one object each; made ones are not.
+  // Python interns names in source code, so identity finds most; names made at run time need a
+  // comparison.
   auto found = std::ranges::find_if(all, [&](nb::handle p) { return p.is(name); });
   if (found == all.end()) {
     found = std::ranges::find_if(
@@ -54,8 +55,8 @@ std::size_t place_of(const Function& f, nb::handle name) {
   return static_cast<std::size_t>(found - all.begin());
 }
 
-// Puts arguments where their parameters are: so many without names, and then those that have them.
-// False: they do not fit.
+// Binds arguments to parameters: first `unnamed` positional ones, then the named ones. False if
+// they do not fit.
 bool bind(const Function& f, PyObject* const* given, std::size_t unnamed, PyObject* names,
           nb::handle (&values)[kMost]) {
   const std::size_t named = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
@@ -70,7 +71,7 @@ bool bind(const Function& f, PyObject* const* given, std::size_t unnamed, PyObje
   return std::all_of(values, values + f.required, [](nb::handle v) { return v.is_valid(); });
 }
 
-// Tells of the first name that is another library's, if there is one.
+// Raises an error for the first argument that only another library's function has, if there is one.
 bool tell_foreign(const Function& f, PyObject* names) {
   if (names == nullptr) return false;
   const nb::object not_here = nb::getattr(nb::handle(f.python), "not_here", nb::none());
@@ -89,7 +90,7 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObje
   nb::handle values[kMost];
   if (!bind(f, given, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names, values)) {
     if (tell_foreign(f, names)) return nullptr;
-    // Python says what is wrong with them.
+    // Python's own call raises the error.
     const nb::object nothing = nb::steal(PyObject_Vectorcall(f.python, given, flags, names));
     if (nothing.is_valid()) PyErr_SetString(PyExc_SystemError, "arguments that do not fit, and do");
     return nullptr;
@@ -111,8 +112,8 @@ PyObject* call(PyObject* self, PyObject* const* given, std::size_t flags, PyObje
   return nullptr;
 }
 
-// There is no tp_clear: whatever leads back here goes through a dictionary or a list, and
-// these have theirs.
+// No tp_clear is needed: a cycle through this object passes through a dictionary or a list, which
+// has one.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   const Function& f = as_function(self);
   Py_VISIT(Py_TYPE(self));
@@ -142,11 +143,11 @@ PyObject* representation(PyObject* self) {
   return name.is_valid() ? PyUnicode_FromFormat("<function %S of onepass>", name.ptr()) : nullptr;
 }
 
-// As an attribute of a class it stays what it is. That there is an answer tells `help` and its like
-// that this is a function.
+// An attribute of a class stays a plain function. `help` and others take an object with this slot
+// for a function.
 PyObject* get(PyObject* self, PyObject* /*object*/, PyObject* /*type*/) { return Py_NewRef(self); }
 
-// Pickled, and copied, as the name that it has.
+// Pickles and copies the function by its name.
 PyObject* reduce(PyObject* self, PyObject* /*nothing*/) {
   return PyObject_GetAttrString(self, "__qualname__");
 }
@@ -180,8 +181,8 @@ nb::object make_type() {
   return type;
 }
 
-// That Python's parameters are the body's, in its order: values go from the one to the other
-// by their places.
+// Checks that Python's parameters are the body's, in the same order, because values are passed by
+// position.
 void check_parameters(const std::string& function, const std::vector<std::string>& taken,
                       const std::vector<std::string>& written) {
   const auto [own, other] = std::ranges::mismatch(taken, written);

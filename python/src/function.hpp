@@ -1,6 +1,6 @@
-// The functions of the package. Python writes down what a function's parameters are and what it
-// does, and here is its body: to bind fifteen parameters and fill in their defaults takes an
-// interpreter as long as all that is done with them.
+// The functions of the package: Python declares their parameters and documentation, C++ has their
+// bodies. C++ also binds the arguments, because binding fifteen parameters and their defaults takes
+// the interpreter as long as the rest of a small call.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,8 +17,8 @@ namespace onepass::python {
 
 namespace nb = nanobind;
 
-// All arguments of a call in the order of the function's parameters, to be taken one after the
-// other, and all of them.
+// The arguments of a call in the order of the function's parameters. A body takes them one by one,
+// and must take all of them.
 class Arguments {
  public:
   explicit Arguments(std::span<const nb::handle> all) : left_(all) {}
@@ -43,8 +43,8 @@ class Arguments {
 
 using Body = nb::object (*)(Arguments&);
 
-// The names of a body's parameters, in the order in which it takes them. What shares some has them
-// in a list of its own.
+// The names of a body's parameters, in the order in which it takes them. Names nest, so that bodies
+// can share a list.
 class Names {
  public:
   Names(std::initializer_list<Names> parts) {
@@ -58,12 +58,12 @@ class Names {
   std::vector<std::string> all_;
 };
 
-// From now on the body of the function of this name.
+// Registers the body of the function of this name.
 void define(const char* name, const Names& parameters, Body body);
 
-// Adds `function(f)` to the module: a function with f's parameters and the body of f's name, which
-// must take parameters of the same names; otherwise an ImportError says which differ. f itself is
-// called only with arguments that it does not take, to say so.
+// Adds `function(f)` to the module: it makes a function with f's parameters and the body registered
+// under f's name. If the body takes parameters of other names, an ImportError names the first that
+// differs. f itself is called only with arguments that do not fit, so that Python raises the error.
 void add_functions(nb::module_& module);
 
 }  // namespace onepass::python
