@@ -1,15 +1,15 @@
-"""Softmax and what is built on it, each input byte read from memory once.
+"""Softmax and everything built on it, reading each input byte from memory once.
 
-Every function takes arrays of NumPy, PyTorch, CuPy, JAX or whatever else speaks DLPack, on a CPU or
-a CUDA GPU, reads them without copying and answers with arrays of the same kind:
+Every function takes arrays of NumPy, PyTorch, CuPy, JAX or any other library with DLPack, on a CPU
+or a CUDA GPU, reads them without copying and returns arrays of the same kind:
 
     >>> import numpy as np, onepass
     >>> onepass.softmax(np.zeros((2, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25],
            [0.25, 0.25, 0.25, 0.25]], dtype=float32)
 
-On a GPU the work is queued on the current stream of the array's library. `onepass.torch` has the
-same ops as operators of PyTorch, with gradients and for torch.compile.
+On a GPU a call queues its work on the current stream of the array's library. `onepass.torch` has
+the same ops as PyTorch operators, with gradients and for torch.compile.
 """
 
 from onepass import _native

@@ -1,14 +1,14 @@
-"""How the arrays of each library are made and, where their types lack DLPack's C functions, read.
+"""How to make the arrays of each library and, if their types lack DLPack's C functions, read them.
 
-The extension asks `kind_of` once a type. None of the libraries is imported here: whoever has an
-array has done so."""
+The extension calls `kind_of` once per type. This module imports none of the libraries: a program
+that has an array has imported its library."""
 
 import sys
 from typing import Any
 
-_VERSION = (1, 0)  # of DLPack: the first that tells what is read-only
+_VERSION = (1, 0)  # of DLPack: the first with a flag for read-only memory
 _CUDA = (2, 13)  # DLPack's device types: CUDA, CUDA managed
-_LEGACY_STREAM = 1  # DLPack's name of CUDA's default stream, which is 0 everywhere else
+_LEGACY_STREAM = 1  # DLPack's number for CUDA's default stream, which is 0 everywhere else
 
 # In the order of onepass::DType.
 _NAMES = (
@@ -24,13 +24,13 @@ _BF16 = _NAMES.index("bfloat16")
 
 
 class Kind:
-    """Arrays of a library that has Python's array API."""
+    """Arrays of a library with Python's array API."""
 
-    immutable = False  # whether none may be written, whatever DLPack says
-    # Whether `stream` is the one that the library works on, so that order on it is enough.
+    immutable = False  # whether its arrays may never be written, whatever DLPack says
+    # Whether `stream` is the stream that the library works on, so that a call need not wait.
     tells_stream = False
     dtypes: tuple[Any, ...] = ()  # the library's own, in the order of _NAMES
-    # f(shape, strides, dtype) that do what `empty` does on a CPU, on a GPU.
+    # f(shape, strides, dtype): faster than `empty`, on a CPU and on a GPU.
     quick: tuple[Any, Any] = (
         None,
         None,
@@ -60,7 +60,7 @@ class Kind:
 
 class Numpy(Kind):
     def export(self, array: Any) -> tuple[Any, bool]:
-        # ml_dtypes' bfloat16 is a type that NumPy does not know, and so does not export.
+        # NumPy does not know ml_dtypes' bfloat16, so it cannot export it.
         bits_of_bf16 = array.dtype.kind == "V" and array.dtype.name == "bfloat16"
         if bits_of_bf16:
             array = array.view("int16")
@@ -76,7 +76,7 @@ class Numpy(Kind):
 
 
 class Masked(Numpy):
-    """NumPy's masked arrays: what they hide has another meaning in every op, or none."""
+    """NumPy's masked arrays, which are refused: no op could honour their mask in one way."""
 
     def export(self, array: Any) -> tuple[Any, bool]:
         raise TypeError(
@@ -86,15 +86,16 @@ class Masked(Numpy):
 
 
 class Torch(Kind):
-    """Since 2.10 its tensors are read by the C functions, which know the stream, too."""
+    """PyTorch's tensors. Since 2.10 DLPack's C functions read them and know the stream, too."""
 
     tells_stream = True
 
     def __init__(self) -> None:
         torch = sys.modules["torch"]
         self.dtypes = tuple(getattr(torch, name) for name in _NAMES)
-        # What programs of torch.compile call for their results; torch.empty takes three times as
-        # long. It takes the current GPU, so it will do where there is no other.
+        # The functions that code from torch.compile calls for its results; torch.empty takes three
+        # times as long. The second one uses the current GPU, so it serves only if there is no
+        # other.
         guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
         alone = torch.cuda.device_count() == 1
         self.quick = (
@@ -125,8 +126,8 @@ class Jax(Kind):
     immutable = True
 
     def empty(self, like: Any, shape: tuple[int, ...], strides: tuple[int, ...], dtype: int) -> Any:
-        # Nobody else has it yet, so the extension may fill it. Where 64 bits are
-        # switched off it has 32.
+        # The array is new, so the extension may fill it. It has 32 bits if JAX's 64-bit types are
+        # off.
         jax = sys.modules["jax"]
         allowed = jax.dtypes.canonicalize_dtype(_NAMES[dtype])
         return jax.numpy.empty(shape, allowed, device=like.device).block_until_ready()
@@ -142,7 +143,7 @@ _KINDS: dict[str, type[Kind]] = {
 
 
 def kind_of(array_type: type) -> Kind:
-    """By the library that the type, or one that it is derived from, belongs to."""
+    """The kind of a type, by the library that the type or one of its bases belongs to."""
     for base in array_type.__mro__:
         if base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma"):
             return Masked()
@@ -153,7 +154,7 @@ def kind_of(array_type: type) -> Kind:
 
 
 def refuse_gradient(argument: str) -> None:
-    """Called for a tensor that requires grad: fine where gradients are switched off."""
+    """Refuses a tensor that requires grad, unless gradients are off."""
     if sys.modules["torch"].is_grad_enabled():
         raise TypeError(
             f"{argument}: requires grad, and the result would have none: "

@@ -1,4 +1,4 @@
-"""Attention whose scores are never in memory, and how results over different keys become one."""
+"""Attention that never writes its scores to memory, and the merge of its results."""
 
 from onepass._types import A, Array, DTypeLike, Mask, Out, Results, Window, op
 
@@ -30,17 +30,14 @@ def attention(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> Results:
-    """o = softmax(z) · v, z made from q · k in the same pass; with `return_lse` a pair of o
-    and log Σ exp(z).
+    """o = softmax(z) · v in one pass over the keys; with `return_lse`, (o, log Σ exp(z)).
 
     {attention}
-    dtype: of o; None: q's. Where there is an `out`, its own counts.
-    out: an array for o, or with `return_lse` a tuple for both; neither may be an input. variant:
-    the name of a variant to force; "": the dispatcher chooses (see `explain`). return_lse: the lse
-    is float32, batch × heads × queries (heads × tokens with q_offsets) in either layout. split:
-    keys a part where they are cut over threads or blocks; 0: the dispatcher's choice. dropout_p: 0.
-    There is no dropout; another probability is an error.
-    batch_invariant: a query's bits do not depend on the batch.
+    return_lse: the lse is float32, batch × heads × queries (heads × tokens with q_offsets) in
+        either layout.
+    dtype: of o; None: q's. An array in `out` has its own.
+    out: an array for o, or with `return_lse` a tuple for both; neither may be an input.
+    {variant}
 
     Example:
         >>> q, k = np.zeros((1, 2, 1, 8), np.float32), np.zeros((1, 1, 4, 8), np.float32)
@@ -64,13 +61,14 @@ def merge_attention(
     dtype: DTypeLike = None,
     out: Out = None,
 ) -> tuple[A, A]:
-    """(o, lse) over all the keys, from what two calls found for the same queries
-    over different ones.
+    """Merges the results of the same queries over different keys into (o, lse) over all these keys.
 
-    a, b: results of `attention`, of one shape; lse_a, lse_b: what `return_lse` gave with them.
-    layout: as `attention` got it. Of a and b in "bhsd" any shape will do whose lse lacks the last
-    dimension. dtype: of o; None: a's. Where there is an `out`, its own counts.
-    out: an array for o, or a tuple for both; o may be a or b, lse one of theirs.
+    a, b: results of `attention`, of one shape.
+    lse_a, lse_b: their lse, from `return_lse`.
+    layout: as `attention` got it. In "bhsd", a and b may have any shape, and each lse has it
+        without the last dimension.
+    dtype: of o; None: a's. An array in `out` has its own.
+    out: an array for o, or a tuple for both; o may be a or b, and lse may be lse_a or lse_b.
 
     Example:
         >>> q, k = np.zeros((1, 1, 1, 8), np.float32), np.zeros((1, 1, 6, 8), np.float32)

@@ -30,16 +30,17 @@ def cross_entropy(
 ) -> Results:
     """The loss lse − (1 − s)·z[target] − s·mean(z) + z_loss·lse², s being the label smoothing.
 
-    target: int32 or int64, x's shape without the axis; rows of `ignore_index` have loss 0 and do
-        not count. Or floating, of x's shape: the classes' probabilities q, and the loss has Σ q·z
-        in place of z[target].
-    weight: floating, one a class: a factor of each class's lse − z. See docs/numerics.md.
-    reduction: "mean" over the rows that count, by the weights of their targets (0 where none does),
-    "sum", or "none". return_lse: give (loss, lse); lse saves `cross_entropy_backward` a pass.
+    target: class indices, int32 or int64, of x's shape without the axis; rows whose target is
+        `ignore_index` have loss 0 and do not count. Or class probabilities q, floating, of x's
+        shape: the loss then has Σ q·z in place of z[target].
+    weight: floating, one per class: multiplies the class's lse − z. See docs/numerics.md.
+    reduction: "none", "sum", or "mean": the sum divided by the sum of the targets' weights over the
+        rows that count; 0 if none does.
+    return_lse: returns (loss, lse); passing lse on saves `cross_entropy_backward` a pass over x.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> float(onepass.cross_entropy(np.zeros((2, 4)), np.array([1, -100])).round(4))
@@ -72,14 +73,14 @@ def cross_entropy_backward(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """The gradient in x, from the gradient in the loss. Takes the options that cross_entropy got.
+    """The gradient dx, from the gradient of the loss. Pass cross_entropy's options.
 
-    lse: as cross_entropy gave it; None: found again, with one more pass over x.
+    lse: as cross_entropy returned it; None: computed again, in one more pass over x.
     out: may be x.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> x, target = np.zeros((1, 2)), np.array([0])
@@ -112,18 +113,17 @@ def cross_entropy_with_gradient(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> tuple[A, ...]:
-    """(loss, its gradient in x) with one read of x; of losses that are not reduced, the
-    gradient of their sum.
+    """(loss, its gradient dx) with one read of x. With reduction "none", dx is the gradient of the
+    sum of all losses.
 
-    With `return_lse` the lse comes third.
+    return_lse: returns (loss, dx, lse).
 
     {logits}
-    dtype: of the loss; None: x's. The gradient has x's. Where there is an `out`, its own counts.
-    out: an array for the loss, or a tuple with one, or None, for each result: `out=(None, x)`
-    writes the gradient
-        over x.
+    dtype: of the loss; None: x's. The gradient has x's. An array in `out` has its own.
+    out: an array for the loss, or a tuple with an array or None for each result: `out=(None, x)`
+        writes the gradient over x.
     {variant}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> loss, dx = onepass.cross_entropy_with_gradient(np.zeros((1, 2)), np.array([0]))

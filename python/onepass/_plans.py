@@ -1,4 +1,4 @@
-"""What the dispatcher decides, and how many threads it may use."""
+"""What the dispatcher decides, and how many threads ops may use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ has_cuda: bool = _native.has_cuda  # whether this build has GPU parts
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call would do, and why. `print` it."""
+    """What a call would do, and why. Made to be printed."""
 
     variant: str
     plan: str  # the variant and how it is launched
-    reasons: tuple[str, ...]  # one sentence a decision
+    reasons: tuple[str, ...]  # one sentence per decision
     least_bytes: float  # each input element read once, each output element written once
     planned_bytes: float  # what the plan moves
 
@@ -30,7 +30,7 @@ class Explanation:
 
 
 def explain(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """What `op(*args, **kwargs)` would do. The arguments are checked, nothing is computed.
+    """Explains what `op(*args, **kwargs)` would do. Checks the arguments and computes nothing.
 
     Example:
         >>> onepass.explain(onepass.softmax, np.zeros((4, 8), np.float32)).variant
@@ -43,7 +43,7 @@ def explain(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
 
 
 def set_num_threads(threads: int) -> None:
-    """How many threads an op on a CPU may use from now on; 0: as many as there are cores.
+    """Sets how many threads an op on a CPU may use from now on; 0: one per core.
 
     Example:
         >>> onepass.set_num_threads(2)
@@ -54,7 +54,7 @@ def set_num_threads(threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """What `set_num_threads` was last given; 0 at first.
+    """The last argument of `set_num_threads`; 0 at first.
 
     Example:
         >>> onepass.set_num_threads(0)

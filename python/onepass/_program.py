@@ -1,4 +1,4 @@
-"""The command `onepass`: the program that lies in the wheel, in place of this interpreter."""
+"""The command `onepass`: runs the program in the wheel in place of this interpreter."""
 
 import os
 import sys

@@ -21,13 +21,13 @@ def softmax(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> Results:
-    """exp(z) / Σ exp(z) along an axis; with `return_lse` a pair of it and log Σ exp(z).
+    """exp(z) / Σ exp(z) along an axis; with `return_lse`, the pair of it and log Σ exp(z).
 
-    A row that is hidden as a whole gives zeros, a NaN makes its own row NaN and no other.
+    A row that is hidden entirely gives zeros. A NaN makes its own row NaN and affects no other.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> x = np.array([[0.0, 0.0, 5.0]], np.float32)
@@ -54,11 +54,11 @@ def log_softmax(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> Results:
-    """z − log Σ exp(z) along an axis; with `return_lse` a pair of it and log Σ exp(z).
+    """z − log Σ exp(z) along an axis; with `return_lse`, the pair of it and log Σ exp(z).
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> onepass.log_softmax(np.zeros(4, np.float32)).round(4)
@@ -83,11 +83,11 @@ def logsumexp(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """log Σ exp(z) along an axis, which the result does not have.
+    """log Σ exp(z) along an axis, which the result lacks.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> onepass.logsumexp(np.array([[1000.0, 1000.0]])).round(4)
@@ -114,14 +114,13 @@ def softmax_backward(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """The gradient in x, from y = softmax(x) and the gradient in y. Takes the options
-    that softmax got.
+    """The gradient dx, from y = softmax(x) and the gradient dy. Pass softmax's options.
 
-    x: the input of softmax; needed, and read, only with a softcap.
+    x: the input of softmax; required, and read, only with a softcap.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> y = onepass.softmax(np.zeros((1, 2)))
@@ -149,14 +148,13 @@ def log_softmax_backward(
     variant: str = "",
     batch_invariant: bool = False,
 ) -> A:
-    """The gradient in x, from y = log_softmax(x) and the gradient in y. Takes the options that
-    log_softmax got.
+    """The gradient dx, from y = log_softmax(x) and the gradient dy. Pass log_softmax's options.
 
-    x: the input of log_softmax; needed, and read, only with a softcap.
+    x: the input of log_softmax; required, and read, only with a softcap.
 
     {logits}
     {output}
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> y = onepass.log_softmax(np.zeros((1, 2)))

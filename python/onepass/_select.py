@@ -1,4 +1,4 @@
-"""Ops that choose from the last dimension: the largest, a sample, the experts of a gate."""
+"""Top-k, sampling and MoE routing over the last dimension."""
 
 from onepass._types import A, Array, DTypeLike, Integer, Mask, Number, Out, Results, Window, op
 
@@ -23,13 +23,10 @@ def topk(
     out: Out = None,
     variant: str = "",
 ) -> tuple[A, ...]:
-    """(values, indices) of the k largest logits of each row; of equal ones the lower
-    index comes first.
+    """(values, indices) of the k largest logits per row. Ties go to the lower index.
 
-    sorted: from the largest down; else by index.
-    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before
-    it). index_dtype: int32, or int64 (the default).
-    return_lse: adds log Σ exp(z) of the whole row, before what `target` adds.
+    sorted: largest first; False: by index.
+    {topk}
 
     {logits}
     {output}
@@ -61,13 +58,11 @@ def softmax_topk(
     out: Out = None,
     variant: str = "",
 ) -> tuple[A, ...]:
-    """(values, indices) of the k likeliest of each row, without writing the softmax out.
+    """(values, indices) of the k likeliest elements per row, without writing the softmax to memory.
 
     values: "probability", "log_probability", "logit", or "renormalized" (over the k alone).
-    sorted: from the largest down; else by index.
-    target: a token a row, int32 or int64: adds (its log-probability, how many tokens come before
-    it). index_dtype: int32, or int64 (the default).
-    return_lse: adds log Σ exp(z) of the whole row, before what `target` adds.
+    sorted: largest first; False: by index.
+    {topk}
 
     {logits}
     {output}
@@ -100,19 +95,21 @@ def sample(
     out: Out = None,
     variant: str = "",
 ) -> Results:
-    """A token of each row, drawn with the probabilities that the filters leave; −1 where there
-    is none to draw.
+    """Draws one token per row from the probabilities that the filters leave; −1 where there is none
+    to draw.
 
-    temperature: 0 takes the likeliest token.
-    top_k: the k likeliest stay; 0: all. top_p: of these as few as have this probability together;
-    1: all. min_p: what has at least this part of the likeliest one's probability stays; 0: all.
-    seed, offset: a row's draw depends on its logits and these alone; of one seed for all rows
-    each makes another.
-        Raise `offset` with every token of a sequence. Either is 64 bits: −2⁶³ to 2⁶⁴ − 1, so
-        that −1 is 2⁶⁴ − 1.
+    Each of these is one value, or an array with one per row:
+
+    temperature: 0: greedy, the likeliest token.
+    top_k: keeps the k likeliest tokens; 0: all.
+    top_p: of these, keeps the fewest of the likeliest that reach this probability; 1: all.
+    min_p: keeps tokens of at least min_p times the largest probability; 0: all.
+    seed, offset: a row's draw depends on its logits, seed and offset alone. Given one seed for all
+        rows, each row derives its own from its number. Raise `offset` with every token of a
+        sequence. Both have 64 bits, −2⁶³ to 2⁶⁴ − 1, so −1 is 2⁶⁴ − 1.
+
     return_logprob: adds the token's log-probability before any filter.
-    return_valid: adds a uint8 array, 0 where the row has a NaN or nothing to choose from.
-    All of these but the last two are one value, or an array with one a row.
+    return_valid: adds a uint8 array, 0 for a row with a NaN or no token to draw.
 
     {logits}
     {output}
@@ -137,12 +134,13 @@ def gate(
     out: Out = None,
     variant: str = "",
 ) -> tuple[A, A]:
-    """(weights, experts) of each token: the k experts with the largest score, largest first.
+    """MoE routing: (weights, experts) of the k experts with the largest score per token, largest
+    first.
 
     score: "softmax" or "sigmoid".
-    bias: one an expert; added to the scores to choose by, not to the weights.
-    renormalize: the chosen weights add up to 1.
-    scale: a factor of the weights.
+    bias: one per expert: added to the scores for the selection alone, not to the weights.
+    renormalize: divides the k weights by their sum.
+    scale: multiplies the weights.
     index_dtype: int32, or int64 (the default).
 
     {output}

@@ -7,11 +7,11 @@ and CUDA graphs.
     >>> x.grad[0].tolist()
     [-0.375, 0.125, 0.125, 0.125]
 
-softmax, log_softmax, logsumexp and cross_entropy have gradients in their first argument; scales,
-temperatures and masks are taken as constants. attention computes forward only, and says so where a
-gradient is asked for; `onepass.torch.transformers.register()` has models of Hugging Face use it.
-For a call without gradients, `onepass.softmax` and its like on the same tensors are the shortest
-way: they do not go through PyTorch's dispatcher."""
+softmax, log_softmax, logsumexp and cross_entropy have gradients for their first argument and treat
+scales, temperatures and masks as constants. attention is forward only and refuses tensors that
+require grad; `onepass.torch.transformers.register()` makes Hugging Face models use it. Without
+gradients, `onepass.softmax` and the other functions of `onepass` are the fastest way to call an op
+on the same tensors, since they bypass PyTorch's dispatcher."""
 
 from onepass.torch import nn
 from onepass.torch._functions import (

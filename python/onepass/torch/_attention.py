@@ -30,7 +30,7 @@ _FORWARD_ONLY = (
 def _like(
     q: Tensor, layout: str, dtype: torch.dtype | None, lse_dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """o, and the lse: heads before tokens in either layout."""
+    """o, and the lse, which has heads before tokens in either layout."""
     rows = list(q.shape[:-1])
     if layout == "bshd":
         rows[-2:] = rows[:-3:-1]

@@ -1,4 +1,4 @@
-"""The operators with names and defaults, as a user of torch.nn.functional expects them.
+"""The operators with named arguments and defaults, as users of torch.nn.functional expect them.
 
 Options are those of the functions of the same name in `onepass`; `dim` is their `axis`.
 """
@@ -42,7 +42,7 @@ def _row_function(name: str, summary: str) -> Any:
 
     {{logits}}
     dtype: of the result; None: x's.
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {{batch_invariant}}
 
     Example:
         >>> onepass.torch.{name}(torch.zeros(1, 2)).shape[0]
@@ -51,11 +51,11 @@ def _row_function(name: str, summary: str) -> Any:
     return straight(getattr(onepass, name))(documented(function))
 
 
-softmax = _row_function("softmax", "exp(z) / Σ exp(z) along a dimension, with a gradient in x.")
+softmax = _row_function("softmax", "exp(z) / Σ exp(z) along a dimension, with a gradient for x.")
 log_softmax = _row_function(
-    "log_softmax", "z − log Σ exp(z) along a dimension, with a gradient in x."
+    "log_softmax", "z − log Σ exp(z) along a dimension, with a gradient for x."
 )
-logsumexp = _row_function("logsumexp", "log Σ exp(z) along a dimension, with a gradient in x.")
+logsumexp = _row_function("logsumexp", "log Σ exp(z) along a dimension, with a gradient for x.")
 
 
 @documented
@@ -81,16 +81,18 @@ def cross_entropy(
     batch_invariant: bool = False,
     **foreign: Any,
 ) -> Any:
-    """The loss of class indices or probabilities, with a gradient in x that reads x once.
+    """The loss for class indices or probabilities, with a gradient for x that reads x once.
 
-    target: integers, x's shape without `dim`, or probabilities, floating and of x's shape.
-    weight: floating, one a class, as in torch.nn.functional.cross_entropy.
-    dim: the classes'; None: the second, or the only one, as in torch.nn.functional.cross_entropy.
-    return_lse: give (loss, lse); the lse has no gradient (`z_loss` is a way to have one).
+    target: class indices, integers of x's shape without `dim`, or class probabilities, floating and
+        of x's shape.
+    weight: floating, one per class, as in torch.nn.functional.cross_entropy.
+    dim: the dimension of the classes; None: the second, or the only one, as in
+        torch.nn.functional.cross_entropy.
+    return_lse: returns (loss, lse). The lse has no gradient; `z_loss` is a term lse² that has one.
 
     {logits}
     dtype: of the loss; None: x's.
-    batch_invariant: a row's bits do not depend on how many rows there are.
+    {batch_invariant}
 
     Example:
         >>> round(onepass.torch.cross_entropy(torch.zeros(2, 4), torch.tensor([1, 2])).item(), 4)
@@ -137,7 +139,7 @@ def softmax_topk(
     dtype: torch.dtype | None = None,
     index_dtype: torch.dtype = torch.int64,
 ) -> tuple[Tensor, Tensor]:
-    """(values, indices) of the k likeliest of each row, without a gradient.
+    """(values, indices) of the k likeliest elements per row, without a gradient.
 
     values: "probability", "log_probability", "logit", or "renormalized" (over the k alone).
 
@@ -153,7 +155,7 @@ def softmax_topk(
 
 @straight(onepass.topk)
 def topk(x: Tensor, k: int, **options: Any) -> tuple[Tensor, Tensor]:
-    """(values, indices) of the k largest logits of each row: `softmax_topk` with values="logit".
+    """(values, indices) of the k largest logits per row: `softmax_topk` with values="logit".
 
     Example:
         >>> onepass.torch.topk(torch.tensor([1.0, 3.0, 2.0]), 2)[1].tolist()
@@ -181,10 +183,10 @@ def sample(
     window: _Window = None,
     index_dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """A token of each row; the options are those of `onepass.sample`.
+    """Draws one token per row, with the options of `onepass.sample`.
 
-    In a CUDA graph pass `seed` or `offset` as tensors and change what they hold:
-    numbers are captured.
+    In a CUDA graph, pass `seed` or `offset` as tensors and change their values: a graph captures
+    numbers as they are.
 
     {logits}
 
@@ -211,8 +213,7 @@ def gate(
     dtype: torch.dtype | None = None,
     index_dtype: torch.dtype = torch.int64,
 ) -> tuple[Tensor, Tensor]:
-    """(weights, experts) of each token; the options are those of `onepass.gate`.
-    Without a gradient.
+    """(weights, experts) per token, with the options of `onepass.gate`. Without a gradient.
 
     Example:
         >>> onepass.torch.gate(torch.tensor([[0.0, 1.0, 1.0]]), 2)[1].tolist()
@@ -248,14 +249,11 @@ def attention(
     batch_invariant: bool = False,
     **foreign: Any,
 ) -> Any:
-    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require
-    grad are an error.
+    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require grad
+    are an error.
 
     {attention}
-    split: keys a part where they are cut over threads or blocks; 0: the dispatcher's choice.
-    dropout_p: 0. There is no dropout; another probability is an error.
     dtype: of o; None: q's.
-    batch_invariant: a query's bits do not depend on the batch.
 
     Example:
         >>> q, k = torch.zeros(1, 4, 1, 8), torch.ones(1, 2, 5, 8)
@@ -284,7 +282,7 @@ def merge_attention(
     layout: str = "bhsd",
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(o, lse) over all the keys, from what two calls of `attention` found over different ones.
+    """Merges the results of the same queries over different keys into (o, lse) over all these keys.
     Without a gradient.
 
     Example:

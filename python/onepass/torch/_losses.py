@@ -1,4 +1,4 @@
-"""The operator of cross_entropy: it keeps the lse, so that its gradient reads the logits once."""
+"""The operator cross_entropy. It keeps the lse, so that its gradient reads the logits once."""
 
 from typing import Any
 

@@ -63,8 +63,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keeps_x: bool =
     x, dim, *rest = inputs
     logits = Logits(*rest[:_COUNT])
     logits.check_constant()
-    # x is read again only for what a softcap did to it, and where the result says nothing
-    # of its elements.
+    # The backward reads x for the slope of a softcap, and for logsumexp, whose output is one value
+    # per row.
     keeps_x = keeps_x or logits.softcap > 0
     ctx.save_for_backward(x if keeps_x else None, output, *logits.tensors())
     ctx.dim, ctx.dtype, ctx.logits, ctx.batch_invariant = (
@@ -91,7 +91,7 @@ def _with_gradient(name: str) -> Any:
 
 
 def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
-    """d lse / dx is softmax(x) times dz / dx."""
+    """dlse / dx = softmax(x) · dz / dx."""
     x, _, logits = _recall(ctx)
     assert x is not None
     weights = softmax(x, ctx.dim, *logits, None, ctx.batch_invariant)

@@ -1,9 +1,8 @@
-"""What operators of PyTorch look like here: the arguments that they share, and how each
-one is made known.
+"""The arguments that the PyTorch operators share, and how operators are registered.
 
-An operator's schema knows no "number or tensor" and no nested tuples, so what `onepass.softmax`
-takes as `scale`, `mask` or `window` is several arguments of the operator. `Logits` is that list, in
-the schema's order."""
+A schema has no type for "number or tensor" and no nested tuples, so `scale`, `mask` and `window` of
+`onepass.softmax` are several arguments each of the operator. `Logits` lists them in the schema's
+order."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -23,11 +22,11 @@ LOGITS = (
     f"float softcap, {MASK}"
 )
 
-SECOND = "second derivatives are not there"
+SECOND = "second derivatives are not implemented"
 
 
 def pack_mask(mask: Any, lengths: Tensor | None, causal: bool, window: Any) -> tuple[Any, ...]:
-    """The arguments of MASK, from what a user passes."""
+    """Converts a user's arguments to those of MASK."""
     parts = [part for part in (mask if isinstance(mask, tuple) else (mask,)) if part is not None]
     boolean = [part for part in parts if not part.is_floating_point()]
     additive = [part for part in parts if part.is_floating_point()]
@@ -47,7 +46,7 @@ def pack_mask(mask: Any, lengths: Tensor | None, causal: bool, window: Any) -> t
 def mask_options(
     boolean: Any, additive: Any, lengths: Any, causal: bool, left: int, right: int
 ) -> dict[str, Any]:
-    """The arguments of MASK, as the functions of `onepass` take them."""
+    """Converts the arguments of MASK to those of the functions of `onepass`."""
     parts = tuple(part for part in (boolean, additive) if part is not None)
     return {"mask": parts or None, "lengths": lengths, "causal": causal, "window": (left, right)}
 
@@ -69,7 +68,7 @@ class Logits(NamedTuple):
 
     @classmethod
     def pack(cls, scale, temperature, softcap, mask, lengths, causal, window) -> "Logits":
-        """From what a user passes."""
+        """Converts a user's arguments."""
         return cls(
             *number_or_rows(scale, 1.0),
             *number_or_rows(temperature, 1.0),
@@ -78,7 +77,7 @@ class Logits(NamedTuple):
         )
 
     def options(self) -> dict[str, Any]:
-        """As the functions of `onepass` take them."""
+        """Converts to the arguments of the functions of `onepass`."""
         return {
             "scale": either(self.scale, self.scale_rows),
             "temperature": either(self.temperature, self.temperature_rows),
@@ -90,8 +89,7 @@ class Logits(NamedTuple):
         return self.scale_rows, self.temperature_rows, self.boolean, self.additive, self.lengths
 
     def with_tensors(self, tensors: Iterable[Tensor | None]) -> "Logits":
-        """The same with its tensors replaced: autograd keeps them apart from the
-        other arguments."""
+        """Puts tensors back: autograd saves them apart from the other arguments."""
         new: dict[str, Any] = {
             name: value for name, value in zip(_TENSORS, tensors) if value is not None
         }
@@ -111,7 +109,8 @@ _TENSORS = ("scale_rows", "temperature_rows", "boolean", "additive", "lengths")
 
 
 def check_constant(**tensors: Tensor | None) -> None:
-    """None of them has a gradient; one that is asked for must not be left out in silence."""
+    """Refuses tensors that require grad: no gradient is computed for them, and none may be lost
+    silently."""
     for name, value in tensors.items():
         if value is not None and value.requires_grad:
             raise NotImplementedError(
@@ -120,12 +119,12 @@ def check_constant(**tensors: Tensor | None) -> None:
 
 
 def number_or_rows(value: Any, otherwise: Any) -> tuple[Any, Tensor | None]:
-    """A number for all rows and none a row, or the other way round."""
+    """Splits into a number for all rows and a tensor with one per row, one of which is unused."""
     return (otherwise, value) if isinstance(value, Tensor) else (value, None)
 
 
 def signed(argument: str, value: Any) -> Any:
-    """The 64 bits of a number as an operator takes them; tensors as they are."""
+    """Wraps a number to the signed 64 bits that an operator takes; returns tensors as they are."""
     if not isinstance(value, int):
         return value
     if not -(2**63) <= value < 2**64:
@@ -139,8 +138,8 @@ def either(value: Any, rows: Tensor | None) -> Any:
 
 
 def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Makes a function an operator `onepass::…` of the schema, and `fake` what it does to shapes
-    and dtypes alone."""
+    """Registers a function as the operator `onepass::…` of this schema, and `fake` as its fake
+    kernel, which computes shapes and dtypes alone."""
     name, parenthesis, rest = schema.partition("(")
     torch.library.define(f"onepass::{name}", parenthesis + rest)
 
@@ -158,9 +157,8 @@ _KERNELS: dict[Any, Callable[..., Any]] = {}
 
 
 def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
-    """`fake` for tensors of one device. Of two the kernel refuses them; but where one of them
-    is on the meta device, the kernel is never called, and a result that is not would have
-    nothing in it."""
+    """Has `fake` refuse tensors of two devices. The kernel refuses them, too, but is never called
+    if one of them is on the meta device, and the result would hold no data."""
     names = [argument.name for argument in op._schema.arguments]
 
     def checked(*inputs: Any) -> Any:
@@ -179,12 +177,12 @@ def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
 def differentiable(
     op: Any, remember: Callable[..., None], gradient: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Gives an operator a gradient in its first argument: `remember(ctx, inputs, output)`, then
-    `gradient(ctx, *grads)`. The quickest way to call it comes back.
+    """Gives an operator a gradient for its first argument: `remember(ctx, inputs, output)`, then
+    `gradient(ctx, *grads)`. Returns the fastest way to call it.
 
-    What torch.library.register_autograd does, less its look at the defaults of every argument,
-    which takes longer than all the rest of a call where there are as many arguments as here.
-    Autograd sees one of them."""
+    Does what torch.library.register_autograd does, but does not examine the defaults of every
+    argument, which for this many arguments takes longer than the rest of the call. Autograd sees
+    one argument."""
     function = _KERNELS[op]
 
     class Function(torch.autograd.Function):
@@ -210,8 +208,8 @@ def differentiable(
 
 
 def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
-    """Has an operator refuse tensors that require grad: a gradient must not be lost in silence. The
-    quickest way to call it comes back."""
+    """Has an operator refuse tensors that require grad, so that no gradient is lost silently.
+    Returns the fastest way to call it."""
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         if _wants_gradient(inputs):
@@ -223,8 +221,8 @@ def undifferentiable(op: Any, instead: str) -> Callable[..., Any]:
 
 
 def without_gradient(op: Any) -> None:
-    """Has an operator take any tensor: its results are integers, of which nobody
-    expects a gradient."""
+    """Has an operator accept tensors that require grad: its results are integers, which have no
+    gradient."""
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         with torch.no_grad():
@@ -234,8 +232,8 @@ def without_gradient(op: Any) -> None:
 
 
 def _unseen(op: Any, with_gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator, or, where nobody would see it, its kernel: PyTorch takes several times as long
-    to call an operator whose kernel is Python as the kernel itself takes."""
+    """Calls the operator if anything observes operators, and otherwise its kernel: calling an
+    operator with a Python kernel takes PyTorch several times as long as the kernel itself takes."""
     function = _KERNELS[op]
 
     def call(*inputs: Any) -> Any:
@@ -251,7 +249,7 @@ def _wants_gradient(inputs: tuple[Any, ...]) -> bool:
 
 
 def _below(op: Any, keys: Any, inputs: tuple[Any, ...]) -> Any:
-    """What autograd would call next."""
+    """Calls what comes after autograd in the dispatcher."""
     with torch._C._AutoDispatchBelowAutograd():
         return op.redispatch(keys & torch._C._after_autograd_keyset, *inputs)
 
@@ -261,8 +259,8 @@ _R = TypeVar("_R")
 
 
 def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Has a function that calls an operator call `direct`, its twin in `onepass`, where nobody
-    would see the operator and no gradient is wanted."""
+    """Has a function that calls an operator call `direct`, its twin in `onepass`, if nothing
+    observes operators and no gradient is wanted."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @functools.wraps(function)
@@ -279,8 +277,8 @@ def straight(direct: Callable[..., Any]) -> Callable[[Callable[_P, _R]], Callabl
 
 
 def _watching() -> bool:
-    """Whether somebody wants to see operators: a compiler, a mode, a transform, a trace
-    or a profiler."""
+    """Whether anything observes operators: a compiler, a mode, a transform, a trace or a
+    profiler."""
     return (
         torch.compiler.is_compiling()
         or torch._C._len_torch_dispatch_stack() > 0
@@ -292,8 +290,7 @@ def _watching() -> bool:
 
 
 def _usual(values: Iterable[Any], but_gradients: bool = False) -> bool:
-    """Whether none is a tensor that wants more than numbers and a gradient: to see what is
-    done to it, say."""
+    """Whether all tensors are plain ones: no subclass, which could observe calls, and not meta."""
     for value in values:
         if isinstance(value, Tensor):
             if (
@@ -308,7 +305,7 @@ def _usual(values: Iterable[Any], but_gradients: bool = False) -> bool:
 
 
 def _plain(values: Iterable[Any]) -> bool:
-    """Whether none wants more than numbers."""
+    """Whether all tensors are plain ones that need no gradient."""
     return _usual(values, but_gradients=torch.is_grad_enabled())
 
 

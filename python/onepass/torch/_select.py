@@ -1,4 +1,4 @@
-"""Operators that choose from the last dimension. What is chosen has no gradient."""
+"""The operators of top-k, sampling and MoE routing. Their results have no gradient."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from onepass.torch._schema import (
 _COUNT = len(Logits._fields)
 _DTYPES = "ScalarType? dtype, ScalarType index_dtype"
 
-# Of sample: one value for all rows, or a tensor with one a row.
+# The filters of sample: one value for all rows, or a tensor with one per row.
 _FILTERS = {
     "top_k": "SymInt",
     "top_p": "float",

@@ -1,4 +1,4 @@
-"""Modules that take the place of torch.nn's."""
+"""Modules to use in place of those of torch.nn."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from onepass.torch._functions import cross_entropy, softmax
 
 
 class _WithOptions(nn.Module):
-    """A function's options, kept for every call."""
+    """Keeps a function's options for every call."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()

@@ -1,14 +1,13 @@
-"""onepass as an attention implementation of Hugging Face transformers (5.0 or
-later), for inference.
+"""onepass as an attention implementation of Hugging Face transformers (5.0+), for inference.
 
     import onepass.torch.transformers
 
     onepass.torch.transformers.register()
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="onepass")
 
-Causal attention, grouped heads, softcaps and sinks go to the op as they are. Everything else
-that a model hides (padding, sliding windows, chunks) comes as the boolean mask that transformers
-makes for "sdpa"."""
+Causal attention, GQA, softcaps and sinks are passed to the op as they are. Everything else that a
+model hides (padding, sliding windows, chunks) arrives as the boolean mask that transformers makes
+for "sdpa"."""
 
 from typing import Any
 
@@ -19,8 +18,7 @@ from onepass.torch._functions import attention
 
 
 def register(name: str = "onepass") -> None:
-    """Makes `attn_implementation=name` known to transformers, which is imported here and
-    nowhere else."""
+    """Registers `attn_implementation=name` with transformers, which only this function imports."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -43,8 +41,8 @@ def forward(
     output_attentions: bool | None = False,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What a layer calls: batch × heads × tokens × dim in, batch × tokens × heads × dim out,
-    and no weights."""
+    """What a layer calls: takes batch × heads × tokens × dim, returns batch × tokens × heads × dim
+    and no attention weights."""
     if dropout:
         raise NotImplementedError(
             f"dropout: {dropout}, and onepass has none: it is for inference, see model.eval()"
@@ -59,12 +57,12 @@ def forward(
         is_causal = getattr(module, "is_causal", True)
     causal = attention_mask is None and queries > 1 and is_causal
     if causal:
-        # Of a cache with room for more, the keys past the last query are empty: the diagonal starts
-        # at the first key.
+        # In a cache with room for more tokens, the keys past the last query are empty, and the
+        # diagonal starts at the first key.
         key, value = key[:, :, :queries], value[:, :, :queries]
         position_bias = None if position_bias is None else position_bias[..., :queries]
     o = attention(
-        # The result is then dense in the layout that the layer wants.
+        # In this layout the result is dense in the way that the layer expects.
         *(tensor.transpose(1, 2) for tensor in (query, key, value)),
         layout="bshd",
         scale=scaling,
