@@ -104,8 +104,7 @@ double counted_rows(const RowArgs& args) {
   if (args.has_probabilities) return static_cast<double>(args.space.rows);
   double count = 0;
   for (std::int64_t row = 0; row < args.space.rows; ++row) {
-    const auto target =
-        read<std::int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0);
+    const auto target = read_at<std::int64_t>(args.space, args.target, row);
     if (target != args.ignore_index) count += weight_of(args.weight, target);
   }
   return count;

@@ -52,6 +52,20 @@ ONEPASS_HD inline void* row_data(const RowSpace& space, const Operand& operand, 
          row_offset(space, operand, row) * static_cast<std::int64_t>(size_of(operand.dtype));
 }
 
+// The element in a column of a row, of any dtype; an operand with one value per row has it in
+// column 0. Kernels that read many elements of a row take row_data once.
+template <class T>
+inline T read_at(const RowSpace& space, const Operand& operand, std::int64_t row,
+                 std::int64_t column = 0) {
+  return read<T>(row_data(space, operand, row), operand.dtype, column * operand.col_stride);
+}
+
+template <class T>
+inline void write_at(const RowSpace& space, const Operand& operand, std::int64_t row,
+                     std::int64_t column, T value) {
+  write(row_data(space, operand, row), operand.dtype, column * operand.col_stride, value);
+}
+
 // How z is made from x. See onepass/options.hpp.
 struct Logits {
   Operand x;

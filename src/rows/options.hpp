@@ -79,7 +79,7 @@ Status check_values(std::string_view argument, const RowSpace& space, const Oper
                     std::string_view wanted, Accept accept) {
   if (!operand) return {};
   for (std::int64_t row = 0; row < space.rows; ++row) {
-    const auto value = read<Value>(row_data(space, operand, row), operand.dtype, 0);
+    const auto value = read_at<Value>(space, operand, row);
     if (!accept(value)) return invalid(argument, value, " at row ", row, " is not ", wanted);
   }
   return {};

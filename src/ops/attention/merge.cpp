@@ -53,23 +53,20 @@ void merge_on_cpu(const MergeArgs& args, int threads) {
   const RowSpace& space = args.space;
   const std::int64_t elements = space.rows * std::max<std::int64_t>(space.cols, 1);
   const auto useful = std::max<std::int64_t>(elements >> 14, 1);
-  const auto value = [&](const Operand& operand, std::int64_t row, std::int64_t c) {
-    return read<double>(row_data(space, operand, row), operand.dtype, c * operand.col_stride);
-  };
-  const auto lse_of = [&](const Operand& operand, std::int64_t row) {
-    return read<double>(row_data(space, operand, row), operand.dtype, 0);
+  const auto value = [&](const Operand& operand, std::int64_t row, std::int64_t c = 0) {
+    return read_at<double>(space, operand, row, c);
   };
   run_team(static_cast<int>(std::min<std::int64_t>(threads, useful)), [&](Team& team) {
     constexpr std::int64_t block = 16;
     for (std::int64_t r = team.take(block); r < space.rows; r = team.take(block)) {
       for (std::int64_t row = r; row < std::min(r + block, space.rows); ++row) {
-        const Shares<double> by = shares(lse_of(args.lse_a, row), lse_of(args.lse_b, row));
+        const Shares<double> by = shares(value(args.lse_a, row), value(args.lse_b, row));
         void* o = row_data(space, args.o, row);
         for (std::int64_t c = 0; c < space.cols; ++c) {
           const double both = by.a * value(args.a, row, c) + by.b * value(args.b, row, c);
           write(o, args.o.dtype, c * args.o.col_stride, both);
         }
-        if (args.lse) write(row_data(space, args.lse, row), args.lse.dtype, 0, by.lse);
+        if (args.lse) write_at(space, args.lse, row, 0, by.lse);
       }
     }
   });

@@ -1,4 +1,4 @@
-// What topk, sample and gate ask for beyond the row's logits.
+// The arguments of topk, sample and gate beside the logits.
 #pragma once
 
 #include <algorithm>
@@ -8,30 +8,31 @@
 
 namespace onepass {
 
-// One value for all rows, or one a row.
+// One value for all rows, or one per row.
 template <class T>
 struct EachRow {
   T value{};
   Operand rows{};
 
   T of(const RowSpace& space, std::int64_t row) const {
-    return rows ? read<T>(row_data(space, rows, row), rows.dtype, 0) : value;
+    return rows ? read_at<T>(space, rows, row) : value;
   }
 };
 
 // Candidates of a sample without a top_k: usually enough for a top_p or a min_p.
 inline constexpr std::int64_t kUnlessAsked = 255;
-// And with one; where one token is looked for, one. At most `most`.
+// Candidates of a sample: its top_k, or 1 if only one token can be drawn; at most `most`.
 constexpr std::int64_t candidates_of_sample(std::int64_t top_k, bool one, std::int64_t most) {
   return std::min(most, one ? 1 : top_k > 0 ? top_k : kUnlessAsked);
 }
 
 struct Select {
-  std::int64_t k =
-      0;  // selected a row; columns of RowArgs::out, the values or weights, and of indices
+  // How many elements each row selects: the columns of `indices`, and of the values or weights in
+  // RowArgs::out.
+  std::int64_t k = 0;
   Operand indices;
 
-  // topk; RowArgs::target is the token whose place is asked for
+  // topk; RowArgs::target is the token whose rank the call asks for
   TopkValues values = TopkValues::probability;
   bool sorted = true;
   Operand target_logprob, target_rank;

@@ -17,23 +17,21 @@
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 
-// To `to`, or, where losses are reduced, to the list of what will be added up.
+// Writes a row's loss to `to`, or to the list of losses that will be reduced.
 inline void WriteLoss(const RowArgs& args, const Operand& to, int64_t row, double loss) {
   if (args.row_losses != nullptr) {
     args.row_losses[row - args.first_row] = loss;
   } else {
-    write(row_data(args.space, to, row), to.dtype, 0, loss);
+    write_at(args.space, to, row, 0, loss);
   }
 }
 
-// The gradient of the loss of a row, as it is given, times what a reduction makes of it.
+// The given gradient of a row's loss, times the factor of the reduction.
 inline double GivenGradient(const RowArgs& args, int64_t row) {
-  const double given =
-      args.dloss ? read<double>(row_data(args.space, args.dloss, row), args.dloss.dtype, 0) : 1;
-  return given * args.dloss_scale;
+  return (args.dloss ? read_at<double>(args.space, args.dloss, row) : 1) * args.dloss_scale;
 }
 
-// Whether a backward has the forward's lse. Beside a loss, lse is where to write it.
+// Whether a backward has the forward's lse. If it also writes a loss, lse is an output instead.
 inline bool KnowsLse(const RowArgs& args) { return args.lse && !args.loss; }
 
 // Body knows its rows, folds their classes and writes their losses.

@@ -45,7 +45,7 @@ struct LossBody {
           dx(args.space, args.op == Op::cross_entropy ? Operand{} : args.out, row,
              launch.streaming),
           index(row),
-          target(read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0)),
+          target(read_at<int64_t>(args.space, args.target, row)),
           ignored(target == args.ignore_index) {}
     Columns live() const { return z.live(); }
     bool target_live() const { return target >= live().begin && target < live().end; }
@@ -87,16 +87,11 @@ struct LossBody {
     return total;
   }
 
-  // And the lse, where it is asked for.
+  // Also writes the lse, if the call asks for it.
   void write_loss(const Row& row, const Partial& total, const Operand& to, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total.state, keep.buffers);
-    if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
-    const double loss = row.ignored ? 0 : loss_of(row, total, lse, keep);
-    if (args.row_losses != nullptr) {
-      args.row_losses[row.index - args.first_row] = loss;
-    } else {
-      write(row_data(args.space, to, row.index), to.dtype, 0, loss);
-    }
+    if (args.lse) write_at(args.space, args.lse, row.index, 0, lse);
+    WriteLoss(args, to, row.index, row.ignored ? 0 : loss_of(row, total, lse, keep));
   }
 
   // Relative to m, so that a large offset common to the row costs no digits. A double: a distance
@@ -142,7 +137,7 @@ struct BackwardBody : LossBody<Element> {
     using V = hn::Vec<decltype(d)>;
     const RowArgs& args = this->args;
     if (KnowsLse(args)) {
-      const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
+      const T lse = read_at<T>(args.space, args.lse, row.index);
       if (lse != minus_infinity<T>()) total.state = leaf(lse);
     }
     const State<T> state = narrow<T>(total.state);

@@ -137,10 +137,10 @@ struct WeightedBody {
     return buffers.out;
   }
 
-  // And the lse, where it is asked for.
+  // Also writes the lse, if the call asks for it.
   void write_loss(const Row& row, Partial total, const Operand& to, Keep<T>& keep) const {
     const T lse = RowLse(row.z, total.state, keep.buffers);
-    if (args.lse) write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
+    if (args.lse) write_at(args.space, args.lse, row.index, 0, lse);
     double loss = 0;
     if (!row.ignored) {
       const T z = row.target_live() ? row.z.at(row.target, keep.buffers) : minus_infinity<T>();
@@ -227,7 +227,7 @@ struct WeightedBackward : WeightedBody<Element> {
     const RowArgs& args = this->args;
     // exp(z − lse) is the weight of a state whose maximum is the lse and whose sum is 1.
     if (KnowsLse(args)) {
-      const T lse = read<T>(row_data(args.space, args.lse, row.index), args.lse.dtype, 0);
+      const T lse = read_at<T>(args.space, args.lse, row.index);
       total.state = lse == minus_infinity<T>() ? identity<T>() : leaf(lse);
     }
     const double weights = weights_of(total.state);

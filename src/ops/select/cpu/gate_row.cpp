@@ -125,9 +125,8 @@ class Gate {
   }
 
   void put(int64_t row, int64_t i, T value, int64_t expert) const {
-    const Operand& experts = select_.indices;
-    write(row_data(args_.space, args_.out, row), args_.out.dtype, i * args_.out.col_stride, value);
-    write(row_data(args_.space, experts, row), experts.dtype, i * experts.col_stride, expert);
+    write_at(args_.space, args_.out, row, i, value);
+    write_at(args_.space, select_.indices, row, i, expert);
   }
 
   const RowArgs& args_;

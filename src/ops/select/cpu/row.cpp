@@ -48,7 +48,7 @@ class Selector {
     k_ = select_.k;
     if (args.op == Op::sample) prepare_sample();
     if (args.target) {
-      target_ = read<int64_t>(row_data(args.space, args.target, row), args.target.dtype, 0);
+      target_ = read_at<int64_t>(args.space, args.target, row);
       if (target_ >= z_.live().begin && target_ < z_.live().end) {
         target_z_ = z_.at(target_, buffers_);
       }
@@ -113,7 +113,7 @@ class Selector {
 
   template <class Value>
   void put(const Operand& to, int64_t column, Value value) const {
-    if (to) write(row_data(args_.space, to, row_), to.dtype, column * to.col_stride, value);
+    if (to) write_at(args_.space, to, row_, column, value);
   }
 
   // ---- topk ----

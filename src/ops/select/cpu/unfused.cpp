@@ -52,15 +52,12 @@ class Unfused {
     if (!select_.sorted) std::sort(order_.begin(), last);
     for (std::int64_t i = 0; i < select_.k; ++i) {
       const std::int64_t c = order_[static_cast<std::size_t>(i)];
-      const Operand& indices = select_.indices;
-      write(row_data(args_.space, indices, row), indices.dtype, i * indices.col_stride,
-            broken ? std::int64_t{-1} : c);
+      write_at(args_.space, select_.indices, row, i, broken ? std::int64_t{-1} : c);
       const T p = p_[static_cast<std::size_t>(c)];
       const T value = select_.values == TopkValues::renormalized
                           ? (sum == 0 ? T(0) : p / static_cast<T>(sum))
                           : p;
-      write(row_data(args_.space, args_.out, row), args_.out.dtype, i * args_.out.col_stride,
-            value);
+      write_at(args_.space, args_.out, row, i, value);
     }
   }
 

@@ -92,7 +92,7 @@ struct StateBody {
   void conclude(const Row& row, const Partial& total, Keep<T>& keep) const {
     if (!args.lse) return;
     const T lse = RowLse(row.z, total, keep.buffers);
-    write(row_data(args.space, args.lse, row.index), args.lse.dtype, 0, lse);
+    write_at(args.space, args.lse, row.index, 0, lse);
   }
 };
 

@@ -20,7 +20,7 @@ template <class T>
 T logit(const RowArgs& args, std::int64_t row, std::int64_t c) {
   const Logits& l = args.logits;
   const auto element = [&](const Operand& operand) {
-    return read<T>(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride);
+    return read_at<T>(args.space, operand, row, c);
   };
   if (l.boolean && element(l.boolean) == T(0)) return minus_infinity<T>();
   T z = element(l.x) * static_cast<T>(row_scale(args.space, l, row));
@@ -42,8 +42,7 @@ void one_row(const RowArgs& args, std::int64_t row) {
   const State<T> state = narrow<T>(whole);
   const T lse = static_cast<T>(onepass::logsumexp(whole));
   const auto put = [&](const Operand& operand, std::int64_t c, T value) {
-    onepass::write(row_data(args.space, operand, row), operand.dtype, c * operand.col_stride,
-                   value);
+    write_at(args.space, operand, row, c, value);
   };
   if (args.lse) put(args.lse, 0, lse);
   if (args.op == Op::logsumexp) return put(args.out, 0, lse);
