@@ -1,9 +1,9 @@
 // The macros of the core.
 //
 // ONEPASS_HD      host and device both compile the function.
-// ONEPASS_HD_ONCE the same, for what a kernel needs in many places and seldom at once: a call
-//                 on the device, so that a kernel has its instructions once. Nothing that runs
-//                 for each element.
+// ONEPASS_HD_ONCE the same, but never inlined on the device, so that a kernel has the instructions
+//                 once. For functions that a kernel needs in many places and runs rarely, never
+//                 per element.
 #pragma once
 
 #ifdef __CUDACC__

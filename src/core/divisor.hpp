@@ -1,6 +1,6 @@
-// Division by a number that the host knows: on a GPU a division is some twenty instructions, each
-// waiting for the one before, and what stands before a kernel's first load is waited for by
-// every thread. This is a multiplication and a shift.
+// Division by a number that the host knows, as a multiplication and a shift. On a GPU an integer
+// division is a chain of some twenty dependent instructions, and every thread waits for those
+// before the kernel's first load.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@
 
 namespace onepass {
 
-// Of numbers from 0 to 2^31 − 1, by numbers from 1 to that. With 2^s the first power of two that is
-// not less than the divisor, n / by is n · ⌈2^(31 + s) / by⌉ / 2^(31 + s) rounded down: what the
-// rounding up adds is less than n / 2^31 / by.
+// Divides numbers from 0 to 2^31 − 1 by numbers from 1 to 2^31 − 1. With 2^s the least power of two
+// that is not less than the divisor, n / by is n · ⌈2^(31 + s) / by⌉ / 2^(31 + s) rounded down:
+// rounding the multiplier up adds less than n / 2^31 / by.
 class Divisor {
  public:
   constexpr Divisor() = default;

@@ -1,5 +1,5 @@
-// exp as the algebra uses it: of differences to a maximum. On a GPU float32 takes the hardware's
-// 2^x, one instruction; the difference is taken before it is scaled, so that {3e38, −3e38} is safe.
+// The exp of differences to a maximum. In float32 on a GPU it is the hardware's 2^x, one
+// instruction. Callers subtract before this scales by log2 e, so that 3e38 beside −3e38 is safe.
 #pragma once
 
 #include <cmath>
@@ -28,8 +28,8 @@ ONEPASS_HD inline float exponential(float x) {
 #endif
 }
 
-// exp(x) · 2^k in the same instruction; k costs the digits of its own size, so this is for
-// results of 16 bits.
+// exp(x) · 2^k in the same instruction. Adding k rounds x to k's magnitude, so this is for 16-bit
+// results.
 ONEPASS_HD inline float exponential(float x, float k) {
 #ifdef __CUDA_ARCH__
   return power_of_two(fmaf(x, kLog2E, k));

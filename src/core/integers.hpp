@@ -1,4 +1,4 @@
-// Integer arithmetic of sizes.
+// Integer arithmetic on sizes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return ceil_div(a, b) * b; }
 
-// The least power of two that is not below n.
+// The least power of two that is not less than n.
 constexpr int power_of_two_from(std::int64_t n) {
   int power = 1;
   while (power < n) power *= 2;

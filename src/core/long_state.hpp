@@ -1,5 +1,4 @@
-// The state of a row too long for a float's sum: the same merge, without what its
-// additions round off.
+// The state of a row too long for a float's sum: the same merge, with compensated additions.
 #pragma once
 
 #include "core/state.hpp"
@@ -7,10 +6,9 @@
 namespace onepass {
 
 // The state of a long row, merged from many. A sum of equal terms rounds the same way at every
-// step, and a sum of 1 takes any number of terms below half its ulp without a trace: so the sum is
-// a double, and what its additions round off is kept beside it. m is not quite the maximum: it
-// follows only when that leaves it by more than kSlack, as a maximum that creeps would have the sum
-// rescaled, and rounded, at every step.
+// step, and a sum of 1 absorbs any number of terms below half its ulp without a trace. So the sum
+// is a double, and `lost` holds what its additions round off. m may stay up to kSlack below the
+// maximum: otherwise a slowly rising maximum would rescale, and round, the sum at every step.
 struct LongState {
   static constexpr double kSlack = 1;
 
@@ -37,7 +35,7 @@ inline LongState merge(const LongState& a, const LongState& b) {
   const double by = high.m == low.m ? 1 : rescale(high.m, low.m);
   const double term = low.d * by;
   const double sum = high.d + term;
-  const double kept = sum - term;  // of high.d; Knuth's two-sum, exact whichever is larger
+  const double kept = sum - term;  // the part of high.d; Knuth's two-sum, exact in either order
   return {high.m, sum, high.lost + low.lost * by + ((high.d - kept) + (term - (sum - kept)))};
 }
 

@@ -1,4 +1,4 @@
-// The name that was probably meant.
+// Suggests the name that a misspelt word probably means.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace onepass {
 
-// Letters to insert, to leave out, to replace, or neighbours to exchange, on the way from one
-// word to another.
+// The edit distance of two words: letters to insert, remove or replace, or neighbours to swap
+// (Damerau–Levenshtein).
 inline std::size_t edits(std::string_view from, std::string_view to) {
   std::vector<std::size_t> before, row(to.size() + 1), next(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -29,7 +29,8 @@ inline std::size_t edits(std::string_view from, std::string_view to) {
   return row[to.size()];
 }
 
-// " (did you mean 'softmax'?)", or nothing where no name is near: one letter in three may differ.
+// " (did you mean 'softmax'?)", or nothing if no name is near: up to one letter in three may
+// differ.
 template <class Names>
 std::string did_you_mean(std::string_view word, const Names& names) {
   std::string_view nearest;

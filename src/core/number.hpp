@@ -105,8 +105,8 @@ ONEPASS_HD inline decltype(auto) with_type(DType dtype, Body&& body) {
   return body(Type<float>{});
 }
 
-// The same among those for a value of type T, floating or integers: fewer cases for a
-// kernel to fetch.
+// Like with_type, but only with storage types of T's kind, floating or integer. Fewer cases are
+// fewer instructions for a kernel to fetch.
 template <class T, class Body>
 ONEPASS_HD inline decltype(auto) with_type_for(DType dtype, Body&& body) {
   static_assert(std::is_arithmetic_v<T>);
@@ -134,7 +134,7 @@ ONEPASS_HD inline T read(const void* data, DType dtype, std::int64_t index) {
   });
 }
 
-// The same of an array of T's kind, floating or integers: fewer cases for a kernel to fetch.
+// Like read, for an array of T's kind, floating or integer.
 template <class T>
 ONEPASS_HD inline T read_like(const void* data, DType dtype, std::int64_t index) {
   return with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {
@@ -142,7 +142,7 @@ ONEPASS_HD inline T read_like(const void* data, DType dtype, std::int64_t index)
   });
 }
 
-// One floating number, or one integer: a row's own option, which hardly a call has.
+// One element of T's kind, read by a call: for per-row options, which few calls have.
 template <class T>
 ONEPASS_HD_ONCE inline T read_one(const void* data, DType dtype) {
   return with_type_for<T>(dtype, [data]<class Stored>(Type<Stored>) {
@@ -150,7 +150,7 @@ ONEPASS_HD_ONCE inline T read_one(const void* data, DType dtype) {
   });
 }
 
-// The same of an array.
+// The element of T's kind at an index, read by a call.
 template <class T>
 ONEPASS_HD inline T read_one(const void* data, DType dtype, std::int64_t index) {
   const auto bytes = index * static_cast<std::int64_t>(size_of(dtype));
@@ -164,8 +164,7 @@ ONEPASS_HD inline void write(void* data, DType dtype, std::int64_t index, T valu
   });
 }
 
-// The same to an array of the value's kind, floating or integers, as what kernels write is:
-// fewer cases to fetch.
+// Like write, to an array of the value's kind, floating or integer, as all outputs of kernels are.
 template <class T>
 ONEPASS_HD inline void write_like(void* data, DType dtype, std::int64_t index, T value) {
   with_type_for<T>(dtype, [&]<class Stored>(Type<Stored>) {
@@ -173,7 +172,7 @@ ONEPASS_HD inline void write_like(void* data, DType dtype, std::int64_t index, T
   });
 }
 
-// A call, where that is seldom.
+// Like write_like, by a call: for writes that are rare.
 ONEPASS_HD_ONCE inline void write_one(void* data, DType dtype, std::int64_t index, float value) {
   write_like(data, dtype, index, value);
 }

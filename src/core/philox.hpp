@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon et al., SC 2011): random words as a function of a key and a counter, so
-// that any element of any row has its own without anybody keeping count.
+// that every element of every row has its own words and no generator has a state.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ ONEPASS_HD constexpr Words4 philox(std::uint64_t key, Words4 counter) {
   return counter;
 }
 
-// Four tokens' words: a row's seed is the key, its offset and the tokens' number the counter.
+// The words of four tokens. The key is the row's seed, the counter its offset and the tokens'
+// index.
 ONEPASS_HD constexpr Words4 words_of_tokens(std::uint64_t seed, std::uint64_t offset,
                                             std::int64_t first_token) {
   const auto group = static_cast<std::uint64_t>(first_token) / 4;

@@ -1,4 +1,4 @@
-// What the dispatcher knows of a call: plain facts, no pointers.
+// What the dispatcher knows about a call: plain facts, no pointers.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ enum class Op : std::uint8_t {
   log_softmax_backward,
   cross_entropy,
   cross_entropy_backward,
-  topk,  // from here to gate: ops that choose
+  topk,  // topk to gate: the select ops
   sample,
   gate,
   attention,
@@ -39,7 +39,7 @@ inline constexpr std::array kAllOps = {
     Op::attention,
 };
 
-// Those that give some of a row's elements, and those that give something of the row itself.
+// The select ops, and the row ops, which come before them.
 constexpr bool selects(Op op) { return op >= Op::topk && op <= Op::gate; }
 inline constexpr std::array kRowOps = [] {
   std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
@@ -71,51 +71,51 @@ constexpr std::optional<Op> op_named(std::string_view text) {
   return std::nullopt;
 }
 
-// What the plan of an attention depends on beside its dtypes.
+// What an attention's plan depends on beside its dtypes.
 struct AttentionFacts {
   std::int64_t batch = 0;
   std::int64_t heads = 0, kv_heads = 0;
-  std::int64_t queries = 0;  // of a sequence; with offsets, of all together
-  std::int64_t keys = 0;     // the same
+  std::int64_t queries = 0;  // per sequence; with offsets, of all sequences together
+  std::int64_t keys = 0;     // likewise
   int dim = 0;
-  std::int64_t page = 0;  // keys a page; 0: none
+  std::int64_t page = 0;  // keys per page; 0: not paged
   std::int64_t window_left = -1, window_right = -1;
-  std::int64_t split = 0;  // keys a part, as asked for
+  std::int64_t split = 0;  // keys per split-KV partition, as the caller asked
   bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
   bool softcap = false, additive = false, boolean = false, alibi = false, sinks = false;
   bool aligned = false;  // every token of q, k, v and o begins at a multiple of 16 bytes
-  bool strided = true;   // no two tokens of q, k, v or o are the same memory
+  bool strided = true;   // no two tokens of q, k, v or o share memory
 
   bool operator==(const AttentionFacts&) const = default;
 
   constexpr std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
 };
 
-// Of attention, a row is a query of a head, and `cols` are its keys.
+// In attention a row is one query of one head, and `cols` are its keys.
 struct Problem {
   Op op = Op::softmax;
   std::int64_t rows = 0;
   std::int64_t cols = 0;  // elements along the axis
-  std::int64_t k = 0;     // of them chosen; of a sample, candidates
+  std::int64_t k = 0;     // elements selected per row; for sample, candidates
   DType in = DType::f32;
   DType out = DType::f32;
-  bool unit_stride = true;  // elements of a row are neighbours in memory, in input and output
-  bool unit_rows = false;   // rows are neighbours instead: element c of row r + 1 follows r's
-  bool aligned_rows =
-      false;  // every row of the input begins at a multiple of 16 bytes, or its elements lie apart
-  bool packed_rows = false;   // softmax's and log_softmax's: rows in whole packs of 16, in and out
-  bool even_rows = true;      // row r lies r strides from row 0: the rows have one dimension
+  bool unit_stride = true;  // elements of a row are adjacent in memory, in input and output
+  bool unit_rows = false;   // rows are adjacent instead: element c of row r + 1 follows that of r
+  // Every row of the input begins at a multiple of 16 bytes, or its elements are not adjacent.
+  bool aligned_rows = false;
+  bool packed_rows = false;   // softmax and log_softmax: rows are whole 16-byte packs, in and out
+  bool even_rows = true;      // row r is r strides from row 0: the rows have one dimension
   bool mixed_inputs = false;  // the inputs of a backward differ in dtype
-  bool plain = true;  // z = x: no scale, temperature, softcap or tensor mask; nor label smoothing
-  bool only_scaled = true;    // the same but for a positive scale and a temperature
-  bool whole_rows = true;     // no length, causal or window mask
-  bool wants_lse = false;     // or, of topk, a target's log-probability
-  bool weighs = true;         // topk: values are probabilities, not logits or logarithms
-  bool textbook = true;       // the largest first, whole probabilities, i64 indices side by side
-  bool gives_loss = false;    // a backward that writes the loss, too
-  bool reduced = false;       // the losses of all rows become one, or their gradient comes from one
-  bool weighted = false;      // cross-entropy: classes have weights, or probabilities as targets
-  int probability_bytes = 0;  // of one of these; 0: targets are indices
+  bool plain = true;        // z = x: no scale, temperature, softcap, tensor mask or label smoothing
+  bool only_scaled = true;  // like plain, but with a positive scale and a temperature
+  bool whole_rows = true;   // no length, causal or window mask
+  bool wants_lse = false;   // or, in topk, a target's log-probability
+  bool weighs = true;       // topk: values are probabilities, not logits or logarithms
+  bool textbook = true;     // topk: sorted probabilities and i64 indices, both dense
+  bool gives_loss = false;  // a backward that also writes the loss
+  bool reduced = false;     // losses are reduced to one, or the gradient comes from a reduced one
+  bool weighted = false;    // cross-entropy: with class weights or probabilities as the target
+  int probability_bytes = 0;  // bytes per target probability; 0: targets are indices
   bool in_place = false;
   bool batch_invariant = false;  // the plan of a row depends on its columns alone
   AttentionFacts attention{};
@@ -123,7 +123,7 @@ struct Problem {
   bool operator==(const Problem&) const = default;
 };
 
-// float32 accumulates everything but float64.
+// Everything but float64 accumulates in float32.
 constexpr DType compute_type(DType in) { return in == DType::f64 ? DType::f64 : DType::f32; }
 
 // How many tensors of rows × cols an op reads and writes.
@@ -144,12 +144,12 @@ constexpr Traffic traffic(Op op) {
     case Op::gate: return {1, 0};
     case Op::softmax_backward:
     case Op::log_softmax_backward: return {2, 1};
-    case Op::attention: return {0, 0};  // its scores are never in memory
+    case Op::attention: return {0, 0};  // never writes its scores to memory
   }
   return {1, 1};
 }
 
-// Tokens of q, and of k, in the whole batch.
+// The tokens of q, and of k, in the whole batch.
 constexpr double query_tokens(const AttentionFacts& a) {
   return static_cast<double>(a.queries) * (a.q_offsets ? 1 : static_cast<double>(a.batch));
 }
@@ -165,7 +165,8 @@ constexpr double attention_bytes(const Problem& p) {
   return (q + kv) * static_cast<double>(size_of(p.in)) + q * static_cast<double>(size_of(p.out));
 }
 
-// The least an op can move: each input element read once, each output element written once.
+// The fewest bytes an op can move: it reads each input element once and writes each output element
+// once.
 constexpr double least_bytes(const Problem& p) {
   if (p.op == Op::attention) return attention_bytes(p);
   const Traffic t = traffic(p.op);

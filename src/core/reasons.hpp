@@ -1,4 +1,4 @@
-// Decisions, in words.
+// The reasons for decisions, in words.
 #pragma once
 
 #include <iomanip>
@@ -15,12 +15,12 @@ using Reasons = std::vector<std::string>;
 template <class... Parts>
 std::string text_of(const Parts&... parts) {
   std::ostringstream text;
-  text << std::setprecision(15);  // counts of bytes may be floating, and past 64 bits
+  text << std::setprecision(15);  // byte counts may be doubles, because they can exceed 64 bits
   (text << ... << parts);
   return text.str();
 }
 
-// A word of a plan's text, where it holds.
+// A word of a plan's text, or nothing if it does not hold.
 constexpr std::string_view word(std::string_view text, bool holds) { return holds ? text : ""; }
 
 template <class... Parts>

@@ -29,20 +29,21 @@ ONEPASS_HD constexpr State<T> identity() {
   return {minus_infinity<T>(), T(0)};
 }
 
-// What is subtracted where m is the maximum. From −inf nothing can be (−inf − −inf is NaN), and
-// nothing need be: all there is is empty.
+// What to subtract if m is the maximum: 0 for −inf, because −inf − −inf is NaN and every logit of
+// such a set weighs 0 anyway.
 template <class T>
 ONEPASS_HD constexpr T shift(T m) {
   return m == minus_infinity<T>() ? T(0) : m;
 }
 
-// The set of one logit: d is 1, but 0 for −inf, which is as good as nothing, and NaN for +inf.
+// The set of one logit: d is 1, but 0 for −inf, which makes the set as good as empty, and NaN for
+// +inf.
 template <class T>
 ONEPASS_HD inline State<T> leaf(T x) {
   return {x, exponential(x - shift(x))};
 }
 
-// The exponential by which a state shrinks when it is brought to a larger maximum.
+// The factor that rescales the sum of a state to a larger maximum.
 template <class T>
 ONEPASS_HD inline T rescale(T high, T low) {
   return exponential(low - shift(high));
@@ -64,14 +65,14 @@ ONEPASS_HD inline T weight(State<T> row, T x) {
   return row.d == T(0) ? T(0) : exponential(x - row.m) / row.d;
 }
 
-// The same for many elements of one row, in two steps: exp(x − from) · factor. `from` is any
+// weight() in two steps, for many elements of one row: exp(x − from) · factor. `from` is the
 // maximum that x was exponentiated against, a tile's or the row's own.
 template <class T>
 ONEPASS_HD inline T factor(State<T> row, T from) {
   return row.d == T(0) ? T(0) : exponential(from - row.m) / row.d;
 }
 
-// log Σ exp; −inf for the empty set, +inf where an element is (d is NaN then).
+// log Σ exp; −inf for the empty set, +inf if an element is +inf (d is then NaN).
 template <class T>
 ONEPASS_HD inline T logsumexp(State<T> row) {
   if (row.m == -minus_infinity<T>()) return row.m;

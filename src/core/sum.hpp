@@ -1,4 +1,4 @@
-// The simplest state: a sum. What the backward ops fold with where the forward folds a State.
+// The simplest state: a sum. The backward ops fold a Sum where the forward ops fold a State.
 #pragma once
 
 #include "core/annotate.hpp"

@@ -1,4 +1,4 @@
-// Errors are values: how a function passes one on.
+// Passes an error, which is a value, on to the caller.
 #pragma once
 
 #include "onepass/status.hpp"

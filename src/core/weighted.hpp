@@ -1,4 +1,4 @@
-// The state with a payload that shrinks as the sum does: what attention folds.
+// A State with a payload that is rescaled like its sum. Attention folds these.
 #pragma once
 
 #include "core/state.hpp"
@@ -23,7 +23,7 @@ template <class T, class Payload>
 ONEPASS_HD inline Weighted<T, Payload> merge(const Weighted<T, Payload>& a,
                                              const Weighted<T, Payload>& b) {
   const bool ordered = a.state.m > b.state.m || a.state.m != a.state.m;
-  const Weighted<T, Payload> high = ordered ? a : b;  // not by reference: on a GPU that is memory
+  const Weighted<T, Payload> high = ordered ? a : b;  // a reference would spill to memory on a GPU
   const Weighted<T, Payload> low = ordered ? b : a;
   const T by = rescale(high.state.m, low.state.m);
   return {{high.state.m, high.state.d + low.state.d * by}, high.sum + low.sum * by};

@@ -1,12 +1,12 @@
-// The merge across a block: warps fold by themselves and meet once. Blocks are whole warps, of any
-// number up to 32.
+// The merge across a block of 1 to 32 whole warps: one barrier.
 #pragma once
 
 #include "merge/warp.cuh"
 
 namespace onepass {
 
-// Warps fold in registers and meet once, in a slot per warp; then each folds the slots for itself.
+// Each warp folds in registers and writes its result to a slot; after a barrier every warp folds
+// all slots.
 template <class Join, int MostWarps = 32>
 class BlockFold {
  public:
@@ -15,7 +15,7 @@ class BlockFold {
 
   __device__ explicit BlockFold(Scratch& of_warp) : of_warp_(of_warp) {}
 
-  // The slots are free again afterwards.
+  // Returns the fold of all threads' values to every thread. The slots may be reused at once.
   __device__ Value all(Value mine, Join join = {}) const {
     mine = once(mine, join);
     __syncthreads();

@@ -1,7 +1,6 @@
-// The merge across a thread-block cluster: blocks that run together and reach each other's
-// shared memory. Every warp sends its value to a slot of every block, and every warp folds the
-// slots of its own block once they are filled. Where there are no clusters (before sm_90) a
-// cluster is one block.
+// The merge across a thread-block cluster, whose blocks run together and can access each other's
+// shared memory. Every warp sends its value to a slot in every block, and folds the slots of its
+// own block once they are filled. Before sm_90, which has no clusters, a cluster is one block.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,14 @@ namespace onepass {
 
 inline constexpr int kMostCluster = 16;
 
-// Whether there are any: kernels that only clusters run have no body without.
+// Whether this architecture has clusters. Kernels that need them have no body otherwise.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 inline constexpr bool kHasClusters = true;
 #else
 inline constexpr bool kHasClusters = false;
 #endif
 
-// The blocks of a cluster. What each has in shared memory the others can read between two meetings.
+// The blocks of a cluster. Each can read the others' shared memory between two calls of meet().
 namespace cluster {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -33,22 +32,22 @@ __device__ inline std::int64_t index() {
   return index;
 }
 
-// All threads of all blocks; what one wrote before it the others see after it.
+// A barrier of all threads of all blocks, which makes their writes visible to each other.
 __device__ inline void meet() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                    : "memory");
 }
 
-// No block may send to one that has not begun. Each says that it has, and waits for the
-// others before the first value, with the loads of a row between. To say so orders nothing (a
-// release would hold up those loads until all memory agrees) but barriers in shared memory, which
-// have a fence of their own.
+// No block may send to a block that has not begun. Each block announces that it has begun, loads
+// its row, and waits for the others before it sends its first value. The announcement is relaxed,
+// because a release would delay the loads; initialising a barrier in shared memory has a fence of
+// its own.
 __device__ inline void say_begun() { asm volatile("barrier.cluster.arrive.relaxed.aligned;"); }
 __device__ inline void wait_for_others() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The same place in another block's shared memory.
+// The same address in another block's shared memory.
 template <class T>
 __device__ inline const T* of_block(const T* place, int rank) {
   return static_cast<const T*>(__cluster_map_shared_rank(place, static_cast<unsigned>(rank)));
@@ -69,7 +68,7 @@ __device__ inline const T* of_block(const T* place, int) {
 
 }  // namespace cluster
 
-// Blocks of up to 16 warps; once.
+// For blocks of up to 16 warps. all() may be called once.
 template <class Join>
 class ClusterFold {
  public:
@@ -89,7 +88,8 @@ class ClusterFold {
     cluster::say_begun();
   }
 
-  // After it no block touches another any more, so each may end when it likes.
+  // Returns the fold of all threads' values. No block accesses another one afterwards, so each may
+  // exit at once.
   __device__ Value all(Value mine) const {
     mine = warp_fold(mine, Join());
     const int warp = static_cast<int>(threadIdx.x / 32);

@@ -1,4 +1,4 @@
-// What a fold folds with: an associative operator and its identity. Collectives take one of these.
+// The operators of folds: each is associative and has an identity. Collectives take one of these.
 #pragma once
 
 #include "core/state.hpp"

@@ -1,5 +1,5 @@
-// Sums of many terms in one thread that lose no digits to their number: in halves, and
-// tile after tile.
+// Sums of many terms in one thread that do not lose digits as the terms grow in number: pairwise
+// for the terms at hand, compensated from tile to tile.
 #pragma once
 
 #include "core/long_state.hpp"
@@ -7,8 +7,8 @@
 
 namespace onepass {
 
-// In halves, so that a term goes through log2 N additions and not through N: fewer roundings, and
-// none waits for all before it.
+// Pairwise: a term passes log2 N additions instead of N, which means fewer roundings and a shorter
+// chain of dependent instructions.
 template <class T, int N>
 __device__ inline T pairwise_sum(const T (&terms)[N]) {
   if constexpr (N == 1) {
@@ -22,9 +22,10 @@ __device__ inline T pairwise_sum(const T (&terms)[N]) {
   }
 }
 
-// What a thread folds tile after tile into. Where the tiles are many, rounding would add up: a sum
-// of equal terms rounds the same way at every step, and one of 1 takes any number of terms below
-// half its ulp without a trace. So what an addition rounds off is kept, and counted in the end.
+// The value that a thread folds tile after tile into. Over many tiles rounding errors would add up:
+// a sum of equal terms rounds the same way at every step, and a sum of 1 absorbs any number of
+// terms below half its ulp without a trace. So sums keep what each addition rounds off and add it
+// at the end.
 template <class Join>
 class Running {
  public:
@@ -44,7 +45,7 @@ class Running<Add<T>> {
 
   __device__ void take(T term) {
     const T sum = sum_ + term;
-    const T kept = sum - term;  // of sum_; Knuth's two-sum, exact whichever is larger
+    const T kept = sum - term;  // the part of sum_; Knuth's two-sum, exact in either order
     lost_ += (sum_ - kept) + (term - (sum - kept));
     sum_ = sum;
   }
@@ -54,7 +55,7 @@ class Running<Add<T>> {
     lost_ *= by;
   }
 
-  // An inf leaves NaN in what was lost.
+  // An infinite sum leaves NaN in lost_.
   __device__ T all() const { return isfinite(sum_) ? sum_ + lost_ : sum_; }
 
  private:
@@ -62,8 +63,7 @@ class Running<Add<T>> {
   T lost_ = 0;
 };
 
-// The reference follows the maximum only when that leaves it by more than LongState::kSlack, for
-// LongState's reason.
+// m_ follows the maximum only when that exceeds it by more than LongState::kSlack; see there.
 template <class T>
 class Running<Merge<T>> {
  public:

@@ -1,13 +1,13 @@
-// The order of keys, largest first: bitonic networks, in a warp's registers and in
-// memory of a block.
+// Sorts keys, largest first, by bitonic networks in a warp's registers or a block's shared memory.
 #pragma once
 
 namespace onepass {
 
-// Steps of the networks over N keys a lane, N a power of two. A key's place is N · lane and its
-// place in the lane.
+// Steps of the networks over N keys per lane, N a power of two. Key i of a lane has position
+// N · lane + i.
 //
-// Keys `apart` lanes from each other; `falls`: whether the run of this lane is to.
+// Compares and exchanges keys of lanes that are `apart` from each other. `falls`: whether this
+// lane's run is to descend.
 template <int N>
 __device__ inline void exchange_lanes(unsigned long long (&keys)[N], int apart, bool falls) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -18,7 +18,8 @@ __device__ inline void exchange_lanes(unsigned long long (&keys)[N], int apart, 
     keys[i] = (other > keys[i]) == larger ? other : keys[i];
   }
 }
-// Runs of `width` in a lane, that rise and then fall; falls(i): whether that of the i-th key is to.
+
+// Sorts bitonic runs of `width` keys in a lane. falls(i): whether the run of key i is to descend.
 template <int N, class Falls>
 __device__ inline void order_in_lane(unsigned long long (&keys)[N], int width, Falls falls) {
 #pragma unroll
@@ -35,7 +36,7 @@ __device__ inline void order_in_lane(unsigned long long (&keys)[N], int width, F
   }
 }
 
-// N keys a lane; afterwards they fall with the lane, and with the place in it.
+// Sorts N keys per lane: positions then descend with the lane, and within it.
 template <int N>
 __device__ inline void warp_sort_descending(unsigned long long (&keys)[N]) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -54,7 +55,7 @@ __device__ inline void warp_sort_descending(unsigned long long (&keys)[N]) {
       }
       order_in_lane(keys, N, [&](int) { return falls(width); });
     }
-  } else {  // a loop: all steps of many keys would be more instructions than are kept near
+  } else {  // a loop: unrolled, the steps of many keys would exceed the instruction cache
 #pragma unroll 1
     for (int width = 2; width <= 32; width *= 2) {
 #pragma unroll 1
@@ -66,12 +67,12 @@ __device__ inline void warp_sort_descending(unsigned long long (&keys)[N]) {
   }
 }
 
-// Of 128 and 64 keys that fall so, the 128 largest, which do, too.
+// Merges 128 and 64 keys, both sorted so, into the 128 largest, sorted likewise.
 __device__ inline void warp_merge_descending(unsigned long long (&keys)[4],
                                              const unsigned long long (&more)[2]) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
-  // The last of the one beside the first of the others, and so on: the larger of each are the
-  // largest of all, and rise and fall.
+  // Pairs the last of one with the first of the other, and so on: the larger keys of the pairs are
+  // the largest of all, and form a bitonic run.
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int from = 63 - 2 * lane - i / 2;
@@ -83,14 +84,14 @@ __device__ inline void warp_merge_descending(unsigned long long (&keys)[4],
   order_in_lane(keys, 4, [](int) { return true; });
 }
 
-// A key a lane.
+// Sorts one key per lane.
 __device__ inline unsigned long long warp_sort_descending(unsigned long long key) {
   unsigned long long keys[1] = {key};
   warp_sort_descending(keys);
   return keys[0];
 }
 
-// How many of a run of 32 keys that fall are larger.
+// How many keys of a descending run of 32 are larger than `key`.
 __device__ inline int larger_in_run(const unsigned long long* run, unsigned long long key) {
   int larger = 0;
 #pragma unroll
@@ -98,7 +99,8 @@ __device__ inline int larger_in_run(const unsigned long long* run, unsigned long
   return larger + (run[larger] > key ? 1 : 0);
 }
 
-// `size` is a power of two, at least 2; by a whole block. Keys are distinct, or equal ones alike.
+// Sorts `size` keys, a power of two of at least 2; a whole block calls it. Equal keys are
+// interchangeable.
 static __device__ __noinline__ void sort_descending(unsigned long long* keys, int size) {
   for (int width = 2; width <= size; width *= 2) {
 #pragma unroll 1

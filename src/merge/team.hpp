@@ -1,9 +1,9 @@
 // The merge one level above the lanes: across the threads that work on one row.
 //
-// A Team is one thread's view of the group it works in. TeamMerge is to threads what a block's
-// merge is to warps: each brings a partial result and leaves with the whole. Partials
-// are merged in the order of the pieces of the row, whichever thread computed them, so that the
-// same plan gives the same bits in every run.
+// A Team is one thread's view of its group. TeamMerge does for threads what BlockMerge does for
+// warps: each thread contributes partial results and receives the total. It merges partials in the
+// order of the row's pieces, whichever thread computed them, so the same plan gives the same bits
+// on every run.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace onepass {
 
-// What a team has in common.
+// What the threads of a team share.
 struct TeamState {
   std::atomic<std::int64_t> cursor{0};  // items taken so far
   std::atomic<int> arrived{0};          // at the current barrier
@@ -26,8 +26,8 @@ class Team {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  // Waits for the whole team. By spinning: the meeting is in the middle of microseconds of work,
-  // and a system call, which OpenMP's barrier always makes, would be a good part of it.
+  // Waits for the whole team by spinning. Barriers stand between microseconds of work, of which a
+  // system call, as OpenMP's barrier always makes, would be a large part.
   void barrier() const {
     const int meeting = state_.meetings.load(std::memory_order_acquire);
     if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
@@ -36,11 +36,11 @@ class Team {
       return;
     }
     for (int spins = 0; state_.meetings.load(std::memory_order_acquire) == meeting; ++spins) {
-      if (spins > 2000) std::this_thread::yield();  // more threads than cores: let them run
+      if (spins > 2000) std::this_thread::yield();  // there may be more threads than cores
     }
   }
 
-  // The next `count` items that no thread has taken yet; what is past the end is up to the caller.
+  // Takes the next `count` items for this thread. The caller checks where the items end.
   std::int64_t take(std::int64_t count) {
     return state_.cursor.fetch_add(count, std::memory_order_relaxed);
   }
@@ -53,8 +53,8 @@ class Team {
 template <class Partial>
 class TeamMerge {
  public:
-  // slots holds 2 · pieces partials, shared by the team: rows alternate between the two halves,
-  // so that one barrier a row is enough.
+  // `slots` holds 2 · pieces partials, shared by the team. Rows alternate between the two halves,
+  // so that one barrier per row is enough.
   TeamMerge(Team& team, Partial* slots, int pieces) : team_(team), slots_(slots), pieces_(pieces) {}
 
   void put(int piece, const Partial& mine) { half()[piece] = mine; }

@@ -16,9 +16,9 @@ __device__ inline State<T> exchange(State<T> value, int distance) {
   return {exchange(value.m, distance), exchange(value.d, distance)};
 }
 
-// Each of `lanes` neighbours, a power of two, brings a value and leaves with the fold of
-// all: two lanes that meet compute the same bits, because the operators commute. All groups
-// of the warp at once.
+// Returns to each lane the fold over its group of `lanes` neighbours, a power of two, for all
+// groups of the warp at once. All lanes of a group get the same bits, because the operators
+// commute.
 template <class Join>
 __device__ inline typename Join::Value group_fold(typename Join::Value mine, Join join, int lanes) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {
@@ -27,8 +27,8 @@ __device__ inline typename Join::Value group_fold(typename Join::Value mine, Joi
   return mine;
 }
 
-// States meet more cheaply: first all maxima, then every state is brought to the common one, once,
-// and then only sums are left to add.
+// Folding states is cheaper in two steps: first the maximum of all, to which each lane rescales its
+// state once, then the sum.
 template <class T>
 __device__ inline State<T> group_fold(State<T> mine, Merge<T>, int lanes) {
   T m = mine.m;
@@ -38,7 +38,7 @@ __device__ inline State<T> group_fold(State<T> mine, Merge<T>, int lanes) {
   return {m, group_fold(mine.d * rescale(m, mine.m), Add<T>(), lanes)};
 }
 
-// The same among a whole warp.
+// The fold over a whole warp.
 template <class Join>
 __device__ inline typename Join::Value warp_fold(typename Join::Value mine, Join join) {
   return group_fold(mine, join, 32);

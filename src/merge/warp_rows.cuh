@@ -1,11 +1,11 @@
-// The merge across a warp of several rows at once, and sums of the lanes before.
+// The merge across a warp for several rows at once, and prefix sums over lanes.
 #pragma once
 
 #include "merge/warp.cuh"
 
 namespace onepass {
 
-// What a group's lanes up to this one bring, added up.
+// The inclusive prefix sum over a group's lanes.
 template <int Lanes = 32, class T>
 __device__ inline T sum_until(T mine) {
   const auto lane = static_cast<int>(threadIdx.x % Lanes);
@@ -17,7 +17,7 @@ __device__ inline T sum_until(T mine) {
   return mine;
 }
 
-// Several rows at once, each exchange of one hidden behind those of the others.
+// Folds several rows at once, so that their exchanges overlap.
 template <class Value, int R, class Join>
 __device__ inline void group_fold(Value (&mine)[R], Join join, int lanes) {
   for (int distance = lanes / 2; distance > 0; distance /= 2) {

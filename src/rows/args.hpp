@@ -1,4 +1,4 @@
-// The arguments of every row op after checking: a space of rows, and operands laid over it.
+// The checked arguments of a row op: a space of rows, and operands laid over it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace onepass {
 
-// All dimensions but the axis, in C order; dimensions that every operand walks as one are one.
+// All dimensions but the axis, in C order. Dimensions that every operand can walk as one are
+// merged.
 struct RowSpace {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
@@ -77,7 +78,7 @@ struct Logits {
   std::int64_t window_left = -1, window_right = -1;
   std::int64_t queries = 1;  // extent of the last row dimension
 
-  // What a row then need not look at.
+  // Which options a row can ignore:
   ONEPASS_HD bool plain() const {  // z = x
     return scale == 1 && temperature == 1 && softcap == 0 && !scale_rows && !temperature_rows &&
            !additive && !boolean;
@@ -96,28 +97,28 @@ struct Select;
 struct RowArgs {
   Op op = Op::softmax;
   RowSpace space;
-  std::int64_t first_row = 0;  // rows [first_row, end_row) are to be done
+  std::int64_t first_row = 0;  // the call computes rows [first_row, end_row)
   std::int64_t end_row = 0;
-  Logits logits;   // of x; in a backward of y, its masks and scales
+  Logits logits;   // the logits of x; in a backward from y, its masks and scales
   Operand y, dy;   // the backward ops' inputs
   Operand out;     // y, dx or the per-row result
   Operand lse;     // optional output; input of cross_entropy_backward
   Operand target;  // cross-entropy: class indices, or the classes' probabilities
-  Operand dloss;   // its gradient, one a row; absent: 1
-  Operand loss;    // of a backward: takes the loss, too, and lse is then an output
+  Operand dloss;   // the loss's gradient, one per row; absent: 1
+  Operand loss;    // in a backward: receives the loss, too, and lse is then an output
   double dloss_scale = 1;
-  double* row_losses = nullptr;  // takes the losses in place of `out`, the first row's first
-  Reduction reduction = Reduction::none;  // on a GPU: what then becomes of them, in `out`
-  double* mean_scale = nullptr;           // on a GPU: takes 1 / rows that count, for the backward
+  double* row_losses = nullptr;  // receives the losses in place of `out`, from first_row on
+  Reduction reduction = Reduction::none;  // on a GPU: how they are then reduced into `out`
+  double* mean_scale = nullptr;           // on a GPU: receives the backward's 1 / rows that count
   std::int64_t ignore_index = 0;
   double label_smoothing = 0;
   double z_loss = 0;
   bool in_place = false;
-  const Select* select = nullptr;  // of the ops that choose from a row
-  Queue queue;                     // of a GPU op,
-  std::byte* workspace = nullptr;  // and plan.scratch_bytes of the GPU's memory
-  Operand weight;                  // cross-entropy: one a class, the same for all rows
-  bool has_probabilities = false;  // cross-entropy: the target has a column for each class
+  const Select* select = nullptr;  // of the select ops
+  Queue queue;                     // on a GPU
+  std::byte* workspace = nullptr;  // on a GPU: plan.scratch_bytes of its memory
+  Operand weight;                  // cross-entropy: one per class, the same for all rows
+  bool has_probabilities = false;  // cross-entropy: the target has one column per class
 };
 
 // The weight of one class of a cross-entropy.
@@ -128,8 +129,8 @@ ONEPASS_HD inline double weight_of(const Operand& weight, std::int64_t c) {
   return read_one<double>(static_cast<const std::byte*>(weight.data) + past, weight.dtype);
 }
 
-// The columns of a row that no length, causal or window mask hides: a range, so that what lies
-// outside is not even read.
+// The columns of a row that no length, causal or window mask hides. They are a range, so that those
+// outside need not be read.
 struct Columns {
   std::int64_t begin, end;
 };
@@ -151,7 +152,7 @@ ONEPASS_HD inline Columns live_columns(const RowSpace& space, const Logits& logi
   return {std::min(begin, end), end};
 }
 
-// d(z)/d(x) without the softcap, the factor between x and z: scale / temperature.
+// The scale of a row: its own, or that of all rows.
 ONEPASS_HD inline double row_scale(const RowSpace& space, const Logits& logits, std::int64_t row) {
   return logits.scale_rows
              ? read_one<double>(row_data(space, logits.scale_rows, row), logits.scale_rows.dtype)

@@ -8,7 +8,7 @@
 namespace onepass {
 namespace {
 
-// The dtype that tells which type a call computes in.
+// The dtype that decides which type a call computes in.
 DType computed_from(const RowArgs& args) {
   if (args.dy && args.dy.dtype == DType::f64) return DType::f64;
   return args.y ? args.y.dtype : args.logits.x.dtype;
@@ -28,7 +28,7 @@ Status check_row_values(const RowArgs& args) {
     ONEPASS_TRY(check_factors(row_scale(args.space, z, row), row_temperature(args.space, z, row),
                               z.softcap, computed_from(args)));
   }
-  if (!z.lengths) return {};  // before a text for an error is made
+  if (!z.lengths) return {};  // saves making the text of an error
   return check_values<std::int64_t>("mask.lengths", args.space, z.lengths,
                                     "between 0 and " + std::to_string(cols),
                                     [cols](std::int64_t v) { return v >= 0 && v <= cols; });

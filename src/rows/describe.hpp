@@ -1,5 +1,4 @@
-// What the dispatcher has to know of a checked call, and what the values of its small
-// tensors must be.
+// Describes a checked call to the dispatcher, and checks the values of its small tensors.
 #pragma once
 
 #include "core/problem.hpp"
@@ -10,8 +9,8 @@ namespace onepass {
 
 Problem describe(const RowArgs& args);
 
-// Tensors with a value per row: lengths, scales, temperatures. On a CPU only: a GPU's memory cannot
-// be looked at without waiting for it.
+// Checks tensors with one value per row: lengths, scales, temperatures. On a CPU only, because
+// reading GPU memory would wait for the GPU.
 Status check_row_values(const RowArgs& args);
 
 }  // namespace onepass

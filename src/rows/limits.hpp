@@ -1,4 +1,4 @@
-// What variants without options refuse: the reason why not, or nothing.
+// What variants without options refuse: the reason, or nothing.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Rows as a GPU reads them, in numbers: packs of 16 bytes, whole warps, blocks that a
-// launch can count.
+// The arithmetic of rows on a GPU: packs of 16 bytes, whole warps, and blocks within the limits of
+// a launch.
 #pragma once
 
 #include <algorithm>
@@ -14,19 +14,19 @@ namespace onepass {
 
 inline constexpr int kWarp = 32;
 
-// The widest access a thread has. Rows are read in packs that lie at multiples of 16 in memory, so
-// a row that begins between two of them touches one more.
+// The widest access of a thread. Kernels read packs at multiples of 16 bytes, so an unaligned row
+// touches one pack more.
 inline constexpr int kPackBytes = 16;
 
 constexpr int pack_lanes(DType dtype) { return kPackBytes / static_cast<int>(size_of(dtype)); }
 
-// Most packs that a row can touch; `aligned` rows begin with a pack.
+// The most packs that a row can touch. `aligned` rows begin with a pack.
 constexpr std::int64_t most_packs(std::int64_t cols, DType dtype, bool aligned = false) {
   const int lanes = pack_lanes(dtype);
   return cols == 0 ? 0 : ceil_div(cols + (aligned ? 0 : lanes - 1), lanes);
 }
 
-// Whether an operand's rows begin and end with a pack, and lie at one distance from each other.
+// Whether an operand's rows consist of whole packs, at one distance from each other.
 inline bool in_packs(const RowSpace& space, const Operand& operand) {
   const int lanes = pack_lanes(operand.dtype);
   return space.rank <= 1 && operand.col_stride == 1 && space.cols % lanes == 0 &&
@@ -39,7 +39,7 @@ constexpr int whole_warps(std::int64_t wanted, int most) {
   return static_cast<int>(std::clamp<std::int64_t>(round_up(wanted, kWarp), kWarp, most));
 }
 
-// One block an item; a block that finds more items than there may be blocks takes several.
+// One block per item, up to the limit of a launch; beyond it a block takes several items.
 inline constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
 
 constexpr std::int64_t blocks_for(std::int64_t items) {

@@ -13,7 +13,7 @@ struct Dimension {
   std::int64_t extent, stride;
 };
 
-// Dimensions that move at all, the widest step first.
+// The dimensions of more than one element, the widest step first.
 class Moving {
  public:
   explicit Moving(const TensorRef& t) {
@@ -28,7 +28,7 @@ class Moving {
   const Dimension& operator[](std::size_t i) const { return list_[i]; }
 
  private:
-  std::array<Dimension, kMaxRank> list_;  // every call comes here: no memory of its own
+  std::array<Dimension, kMaxRank> list_;  // not a vector: every call comes here
   int count_ = 0;
 };
 
@@ -37,7 +37,7 @@ bool empty(const TensorRef& t) {
                      [](std::int64_t extent) { return extent == 0; });
 }
 
-// The bytes from the first to past the last element, wherever strides lead.
+// The range of bytes that a tensor's elements lie in.
 struct Bytes {
   std::uintptr_t begin, end;
 };
@@ -56,23 +56,23 @@ Bytes bytes_of(const TensorRef& t) {
           base + static_cast<std::uintptr_t>((high + 1) * size)};
 }
 
-// Bytes that the dimensions from `level` on span.
+// The bytes that the dimensions from `level` on span.
 std::int64_t width(const Moving& d, std::size_t level, std::int64_t size) {
   std::int64_t elements = 1;
   for (std::size_t i = level; i < d.size(); ++i) elements += (d[i].extent - 1) * d[i].stride;
   return elements * size;
 }
 
-// Whether elements of two arrays that step alike meet, b lying `apart` bytes behind a. Seen through
-// the widest step, b lies within one step of a or one step before that; only where the insides
-// reach each other then, they are looked into.
+// Whether two arrays of equal steps share a byte; b begins `apart` bytes after a. Modulo the widest
+// step, b begins within one step after a or within one step before it. Only where the inner
+// dimensions can then reach each other, they are compared in turn.
 bool meet(const Moving& a, std::int64_t size_a, const Moving& b, std::int64_t size_b,
           std::size_t level, std::int64_t apart) {
   if (level == a.size() || level == b.size()) {
     return apart < width(a, level, size_a) && -apart < width(b, level, size_b);
   }
   const std::int64_t step = a[level].stride * size_a;
-  if (step == 0 || step != b[level].stride * size_b) return true;  // cannot tell: say they do
+  if (step == 0 || step != b[level].stride * size_b) return true;  // unknown: assume they do
   const std::int64_t behind = (apart % step + step) % step;
   for (const std::int64_t each : {behind, behind - step}) {
     if (each < width(a, level + 1, size_a) && -each < width(b, level + 1, size_b) &&
@@ -130,7 +130,7 @@ Status check_tensor(std::string_view argument, const TensorRef& t, bool written)
   if (reinterpret_cast<std::uintptr_t>(t.data) % size_of(t.dtype) != 0) {
     return invalid(argument, "pointer ", t.data, " is not aligned to its dtype ", name(t.dtype));
   }
-  // Each step must clear what lies within it. A stride of 0 repeats an input, and is meant to.
+  // Each stride must step over the dimensions within it. A stride of 0 broadcasts an input.
   const Moving dimensions(t);
   std::int64_t width = 1;
   for (std::size_t i = dimensions.size(); i-- > 0;) {
@@ -284,7 +284,7 @@ bool overlap(const TensorRef& a, const TensorRef& b) {
   const Bytes second = bytes_of(b);
   if (first.begin == first.end || second.begin == second.end) return false;
   if (first.begin >= second.end || second.begin >= first.end) return false;
-  // The ranges interleave, as windows of one wider array do; the elements need not.
+  // The ranges overlap, but the elements need not: they may be windows of one wider array.
   return meet(Moving(a), static_cast<std::int64_t>(size_of(a.dtype)), Moving(b),
               static_cast<std::int64_t>(size_of(b.dtype)), 0,
               static_cast<std::int64_t>(second.begin - first.begin));

@@ -21,8 +21,8 @@ Status invalid(std::string_view argument, const Parts&... parts) {
   return {Code::invalid_argument, text.str()};
 }
 
-// A tensor of either kind, looked at where it is: every call of an op comes here, and
-// shapes are not copied.
+// A tensor of either kind, by reference: every call of an op makes some, and copying shapes costs
+// time.
 struct TensorRef {
   const void* data;
   DType dtype;
@@ -33,7 +33,7 @@ struct TensorRef {
   TensorRef(const BasicTensor<Void>& t)
       : data(t.data), dtype(t.dtype), rank(t.rank), shape(t.shape), strides(t.strides) {}
   template <class Void>
-  TensorRef(const BasicTensor<Void>&&) = delete;  // it would be gone
+  TensorRef(const BasicTensor<Void>&&) = delete;  // would dangle
 
   bool present() const { return rank >= 0; }
 };
@@ -41,8 +41,8 @@ struct TensorRef {
 std::string shape_text(std::span<const std::int64_t> shape);
 std::string shape_text(const TensorRef& tensor);
 
-// A pointer, a shape and strides that make sense together. `written` also asks that no two elements
-// share memory.
+// Checks that the pointer, the shape and the strides of a tensor are consistent. If it is
+// `written`, no two elements may share memory.
 Status check_tensor(std::string_view argument, const TensorRef& tensor, bool written);
 
 // What a dtype must be: one of the four floating types, i32 or i64, u8 for flags, f32 or f64 for an
@@ -68,7 +68,7 @@ class Shape {
   RowSpace space() const;
 
   enum class Fit { exact, broadcast };
-  // A tensor with a column for each of x's.
+  // A tensor with one column for each of x's.
   Status lay_full(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const;
   // A tensor with one value per row; an axis that is kept with extent 1 is fine.
   Status lay_rows(std::string_view argument, const TensorRef& t, Fit fit, Operand& out) const;
@@ -84,7 +84,7 @@ class Shape {
   std::int64_t rows_ = 0;
 };
 
-// Makes dimensions that all operands walk as one into one.
+// Merges dimensions that all operands can walk as one.
 void collapse(RowSpace& space, std::span<Operand* const> operands);
 
 // Whether two tensors share a byte, and whether they are the same elements in the same places.

@@ -1,13 +1,13 @@
 // The loop around every row op: fold, climb, finish. Per-target.
 //
-// A Body brings
-//   Partial                          what a piece of a row folds to, with a merge
-//   Row(args, plan, row)             readers and writers of one row, with live() and skew()
-//   fold(row, columns, keep)         a piece of a row -> Partial
-//   conclude(row, total, keep)       writes what there is one of a row; x is still untouched
-//   finish(row, total, columns, keep)    writes what depends on the whole row, a piece at a time
-//   hide(row, total, columns)        writes the columns that a mask cuts off
-// and gets rows over threads (split = 1) or one row over all threads (split > 1) from here.
+// A Body has
+//   Partial                            the result of a piece of a row, with a merge
+//   Row(args, plan, row)               readers and writers of one row, with live() and skew()
+//   fold(row, columns, keep)           a piece of a row -> Partial
+//   conclude(row, total, keep)         writes the outputs with one value per row; x is still intact
+//   finish(row, total, columns, keep)  writes a piece of the outputs that need the row's total
+//   hide(row, total, columns)          writes the columns that a mask cuts off
+// The drive distributes rows over threads (split = 1) or each row over all threads (split > 1).
 
 #if defined(ONEPASS_OPS_ROW_DRIVE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_OPS_ROW_DRIVE_INL
@@ -28,11 +28,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 
-// What a worker holds on to between fold and finish.
+// What a worker keeps between fold and finish.
 template <class T>
 struct Keep {
-  T* weights = nullptr;   // null where the launch reads the row again instead
-  T* tile_max = nullptr;  // what each tile's weights are relative to
+  T* weights = nullptr;   // null if the launch reads the row again instead
+  T* tile_max = nullptr;  // the maximum that each tile's weights are relative to
   Buffers<T>& buffers;
 };
 
@@ -54,7 +54,7 @@ void DriveRows(const RowArgs& args, const CpuLaunch& launch, Team& team, std::by
   }
   const Body body{args, launch};
   const int64_t rows = args.end_row - args.first_row;
-  // Small enough to level the load, large enough that neighbours in memory stay with one thread.
+  // Small enough to balance the load, large enough that adjacent rows stay with one thread.
   const int64_t block = std::clamp<int64_t>(rows / (8 * team.size()), 1, 256);
   for (int64_t first = team.take(block); first < rows; first = team.take(block)) {
     for (int64_t r = first; r < std::min(first + block, rows); ++r) {
@@ -97,8 +97,7 @@ void DriveSplit(const RowArgs& args, const CpuLaunch& launch, Team& team, std::b
       Keep<T> keep{.buffers = buffers};
       body.conclude(row, total, keep);
     }
-    if (args.in_place && (args.lse || args.loss))
-      team.barrier();  // conclude may look at x once more
+    if (args.in_place && (args.lse || args.loss)) team.barrier();  // conclude may read x again
     for (int i = team.rank(); i < launch.split; i += team.size()) {
       Keep<T> keep = keep_of(i);
       body.finish(row, total, piece(live, launch.split, i), keep);

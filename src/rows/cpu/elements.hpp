@@ -1,5 +1,5 @@
-// Elements of any stored type, any stride apart, one by one: for what no vector loads or stores.
-// Compiled once, for any CPU.
+// Loads and stores elements of any dtype and stride one by one, where vectors cannot. Compiled
+// once, for any CPU.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace onepass {
 
-// Each of these is there for float and double.
+// Each of these exists for float and double.
 template <class T>
 void load_elements(const void* from, DType dtype, std::int64_t stride, std::size_t n, T* to);
 

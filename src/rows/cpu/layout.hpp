@@ -1,4 +1,5 @@
-// How rows are cut: the tiles that stay in L1, and the pieces that threads share.
+// How rows are divided: into tiles that stay in L1, and into pieces for the threads that share a
+// row.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +11,16 @@
 
 namespace onepass {
 
-// Elements a kernel works on at a time: a few f32 tiles fit in any L1.
+// The elements of a tile: a few f32 tiles fit in any L1.
 inline constexpr std::int64_t kTile = 1024;
 
 // Pieces and tiles begin at multiples of this many elements: a cache line or more of any dtype.
 inline constexpr std::int64_t kGrain = 64;
 
-// What a thread leaves of a piece for the others to merge.
+// The bytes of a slot in which a thread leaves a piece's partial for the others to merge.
 inline constexpr std::size_t kSlotBytes = 64;
 
-// Columns a piece can have at most.
+// The most columns that a piece can have.
 constexpr std::int64_t piece_cols(std::int64_t cols, int split) {
   return round_up(ceil_div(cols, split), kGrain);
 }
@@ -31,8 +32,8 @@ constexpr Columns piece(Columns range, int split, int i) {
   return {begin, std::min(begin + size, range.end)};
 }
 
-// Calls body(begin, count, index) for each tile of a range. `skew` is how far the output's column 0
-// lies past an aligned address, in elements: all tiles but the first begin at an aligned one.
+// Calls body(begin, count, index) for each tile of a range. `skew` is the distance of the output's
+// column 0 from an aligned address, in elements: all tiles but the first begin aligned.
 template <class Body>
 inline void for_each_tile(Columns range, std::int64_t skew, Body body) {
   std::size_t index = 0;
@@ -45,13 +46,13 @@ inline void for_each_tile(Columns range, std::int64_t skew, Body body) {
 
 constexpr std::int64_t most_tiles(std::int64_t cols) { return cols / (kTile - kGrain + 1) + 2; }
 
-// Elements a worker keeps of one piece: the weights, with room for a beginning that is not aligned,
-// and a maximum for each tile.
+// The elements that a worker keeps of one piece: its weights, with room for an unaligned beginning,
+// and a maximum per tile.
 constexpr std::int64_t kept_weights(std::int64_t cols, int split) {
   return piece_cols(cols, split) + kGrain;
 }
 
-// Which of them belongs to column c of a piece: tiles begin aligned here as they do in the output.
+// The index of column c's weight: tiles are aligned here as they are in the output.
 constexpr std::int64_t kept_at(Columns range, std::int64_t skew, std::int64_t c) {
   return (skew + range.begin) % kGrain + c - range.begin;
 }

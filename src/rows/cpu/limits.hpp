@@ -1,5 +1,4 @@
-// What CPU variants can run, as pure functions of problem and machine: the reason why
-// not, or nothing.
+// What CPU variants refuse, as pure functions of problem and machine: the reason, or nothing.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace onepass {
 
-// What any CPU variant runs on.
+// Any CPU variant runs on any CPU, and refuses GPUs.
 inline std::string refuse_gpu(const Problem&, const Machine& m) {
   return m.device() == Device::cpu ? "" : "it runs on a CPU";
 }

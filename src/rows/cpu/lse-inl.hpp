@@ -1,4 +1,4 @@
-// The lse that a row reports. Per-target.
+// The lse output of a row. Per-target.
 
 #if defined(ONEPASS_OPS_ROW_LSE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_OPS_ROW_LSE_INL
@@ -17,7 +17,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 
-// A +inf leaves d = NaN, as a NaN does, but its lse is +inf: only then the row is looked at again.
+// The lse of a row. A maximum of +inf makes d NaN even if the row has no NaN, and its lse +inf:
+// only then this reads the row again, to look for a NaN.
 template <class T>
 HWY_NOINLINE T RowLse(const LogitsReader<T>& z, const LongState& total, Buffers<T>& buffers) {
   if (total.m != -minus_infinity<double>()) return static_cast<T>(logsumexp(total));

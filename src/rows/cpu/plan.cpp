@@ -7,8 +7,8 @@
 namespace onepass {
 namespace {
 
-// The weights of a piece stay in cache if there is room. A row that long is never kept; its size
-// need not fit the type that counts it.
+// Keeps the weights of a piece in cache if there is room. `longest` avoids overflow: no row of that
+// length is kept.
 void keep_weights(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons* reasons) {
   constexpr std::int64_t longest = std::int64_t{1} << 48;
   const auto kept =
@@ -24,7 +24,7 @@ void keep_weights(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons
 }
 
 void stream_stores(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons* reasons) {
-  if (p.batch_invariant) {  // streams begin where the output is aligned
+  if (p.batch_invariant) {  // where streaming stores begin depends on the output's address
     say(reasons, "stores through the caches: a row's bits shall not depend on where it lies");
     return;
   }

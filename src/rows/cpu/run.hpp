@@ -1,4 +1,4 @@
-// From a plan to running threads: what the CPU variants of all row ops share.
+// Runs the threads of a launch, for the CPU variants of all row ops.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace onepass {
 
-// A thread's part of an op, compiled once an instruction set.
+// A thread's share of an op, compiled once per instruction set.
 using Worker = void (*)(const RowArgs&, const CpuLaunch&, Team&, std::byte* memory);
 
 Status run_workers(const RowArgs& args, const CpuLaunch& launch, Worker worker);
