@@ -1,8 +1,8 @@
 // The merge at its lowest level: the lanes of a vector, and the vectors of a tile. Per-target.
 //
 // A tile is short enough to stay in L1, so its maximum is found first and every element is
-// exponentiated once, against it. What leaves is one State; tiles, threads and rows then merge
-// with the core's merge. A long stretch of a row can do without the maximum: see WeighStreams.
+// exponentiated once, against it. The result is one State; tiles, threads and rows then merge with
+// the core's merge. A long stretch of a row can do without the maximum: see WeighStreams.
 
 #if defined(ONEPASS_MERGE_LANE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_MERGE_LANE_INL
@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The vectors of a pack, brought together.
+// Combines the vectors of a pack into one.
 template <class V, size_t K, class Join>
 ONEPASS_FORCED V JoinPack(const V (&pack)[K], Join join) {
   V all = pack[0];
@@ -52,9 +52,9 @@ ONEPASS_FORCED V SumOfPack(const V (&pack)[K]) {
   return JoinPack(pack, [](V a, V b) ONEPASS_INLINE { return hn::Add(a, b); });
 }
 
-// Σ f(v), where f turns a pack in place into what is to be summed; f(fill) must be 0. A long run of
-// equal terms would round the same way at every step, so packs are summed in short runs; where a
-// tile has hundreds of them or is float64, which is rare, what rounding takes off is kept.
+// Σ f(v), where f turns a pack in place into its terms; f(fill) must be 0. A long run of equal
+// terms would round the same way at every step, so packs are summed in short runs. Tiles of
+// hundreds of packs and float64 tiles, both rare, use compensated sums.
 template <class D, class Stored, class F, class T = hn::TFromD<D>>
 ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
   using V = hn::Vec<D>;
@@ -79,16 +79,16 @@ ONEPASS_FORCED T SumOf(D d, const Stored* p, size_t n, T fill, F f) {
     }
   });
   const V total = hn::Add(sum, run);
-  // What an infinity lost is a NaN.
+  // An infinite sum leaves NaN in what it lost.
   return hn::GetLane(
       hn::SumOfLanes(d, kKeepsLost ? hn::IfThenElse(hn::IsInf(sum), sum, total) : total));
 }
 
-// How far ahead of the exponentials memory is read, in elements: two tiles of a long row, the
-// next rows where they are short.
+// The prefetch distance of the exponentials, in elements: two tiles of a long row, or the next rows
+// if they are short.
 inline constexpr size_t kFetchAhead = 2048;
 
-// As exactly as what was stored deserves.
+// exp, as exact as the stored type needs.
 template <class Stored, class D, class V, size_t K>
 ONEPASS_FORCED void ExpOf(D d, V (&v)[K]) {
   if constexpr (std::is_same_v<Stored, PairedBF16>) {
@@ -98,8 +98,8 @@ ONEPASS_FORCED void ExpOf(D d, V (&v)[K]) {
   }
 }
 
-// v = exp(v − shift) for a pack that was loaded from z. The arithmetic would leave the memory idle:
-// what is read next is fetched meanwhile.
+// v = exp(v − shift) for a pack that was loaded from z. Prefetches the next elements, because the
+// arithmetic alone would leave the memory idle.
 template <class D, class Stored, class V, size_t K>
 ONEPASS_FORCED void ExpPack(D d, const Stored* z, V shift, V (&v)[K]) {
   Fetch(z, kFetchAhead * sizeof(Stored), K * hn::Lanes(d) * sizeof(Stored));
@@ -117,7 +117,7 @@ ONEPASS_FORCED void ExpTile(D d, const Stored* z, size_t n, hn::Vec<D> shift, T*
   });
 }
 
-// merge for a maximum that never falls: mostly it stays, and then there is nothing to rescale.
+// merge for a maximum that never falls. Mostly it stays the same, and nothing is rescaled.
 template <class T>
 ONEPASS_FORCED State<T> Raise(State<T> row, State<T> tile) {
   return row.m == tile.m ? State<T>{row.m, row.d + tile.d} : merge(row, tile);
@@ -127,7 +127,7 @@ ONEPASS_FORCED LongState Raise(const LongState& row, State<T> tile) {
   return merge(row, LongState(tile));
 }
 
-// What a tile is weighed against, beside the row so far.
+// The maximum that a tile is weighed against, given the row so far.
 template <class T>
 ONEPASS_FORCED T Reference(State<T> row, T tile_max) {
   return std::max(row.m, tile_max);
@@ -138,7 +138,7 @@ ONEPASS_FORCED T Reference(const LongState& row, T tile_max) {
   return tile_max > m + T(LongState::kSlack) ? tile_max : m;
 }
 
-// The same as FoldTile where the tile's maximum is known.
+// FoldTile for a known maximum of the tile.
 template <class D, class Stored, class Row, class T = hn::TFromD<D>>
 ONEPASS_FORCED Row FoldBelow(D d, const Stored* z, size_t n, Row row, T tile_max) {
   const T m = Reference(row, tile_max);
@@ -149,17 +149,17 @@ ONEPASS_FORCED Row FoldBelow(D d, const Stored* z, size_t n, Row row, T tile_max
   return Raise(row, State<T>{m, sum});
 }
 
-// `row`, a state of what came before, and a tile: the state of both. Weighed against the maximum of
-// both, the tile needs no rescaling, and what came before needs it only where the maximum rises.
-// `Row` is a State, or a LongState where there are many tiles.
+// The state of `row`, the state of the elements so far, and a tile. The tile is weighed against the
+// maximum of both and needs no rescaling; the row needs it only if the maximum rises. `Row` is a
+// State, or a LongState for many tiles.
 template <class D, class Stored, class Row>
 ONEPASS_FORCED Row FoldTile(D d, const Stored* z, size_t n, Row row) {
   return FoldBelow(d, z, n, row, MaxOf(d, z, n));
 }
 
-// Σ exp(z), where exp(v, i) turns a pack from element i on into its weights, and `weights` receives
-// them. Before they are written there, alongside(i, vectors) is called, the number of vectors a
-// constant: other work for the memory, which the exponentials leave idle.
+// Σ exp(z), where exp(v, i) turns a pack from element i on into its weights, which are written to
+// `weights`. Before each write it calls alongside(i, vectors), with a constant number of vectors,
+// for other memory work, since the exponentials leave the memory idle.
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
 ONEPASS_FORCED T WeighTile(D d, const Stored* z, size_t n, Exp exp, T* weights,
                            Alongside alongside) {
@@ -183,9 +183,10 @@ ONEPASS_FORCED Row FoldTile(D d, const Stored* z, size_t n, Row row, T* weights,
   return Raise(row, State<T>{m, WeighTile(d, z, n, exp, weights, alongside)});
 }
 
-// exp(z − reference) of elements that may lie above the reference: of one that is more than
-// kMostAbove above it about exp(kMostAbove), or more. Not farther: a difference is rounded, and the
-// larger it is the more of a weight that costs. The reference is not −inf; +inf gives NaN.
+// exp(z − reference) of elements that may be above the reference. An element more than kMostAbove
+// above it gives about exp(kMostAbove), or more. kMostAbove is small because a difference is
+// rounded, and a larger one costs the weight more digits. The reference must not be −inf; +inf
+// gives NaN.
 inline constexpr int kMostAbove = 32;
 
 template <class D, class Stored>
@@ -207,8 +208,8 @@ class ExpAround {
 };
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-// As 2^(z·log2 e − shift), with one rounding for both. What the rounded shift is off by is the same
-// for all: a factor, far from 1 only where the reference is huge.
+// Computed as 2^(z·log2 e − shift), with one rounding for both. The error of the rounded shift is a
+// factor common to all weights, far from 1 only if the reference is huge.
 template <class D>
 class ExpAround<D, PairedBF16> {
   using V = hn::Vec<D>;
@@ -229,15 +230,15 @@ class ExpAround<D, PairedBF16> {
 };
 #endif
 
-// WeighTile of a long stretch of whole packs, read in `streams` places at once, which divide it:
-// memory gives more to several streams than to one. Sums of equal weights would drift: they are
-// brought together in double before they are long.
+// WeighTile of a long stretch of whole packs, read as `streams` equal streams at once, because
+// memory delivers more to several streams than to one. Sums of equal weights would drift, so short
+// sums are added up in double.
 template <class D, class Stored, class Exp, class Alongside, class T = hn::TFromD<D>>
 ONEPASS_FORCED double WeighStreams(D d, const Stored* z, size_t n, size_t streams, Exp exp,
                                    T* weights, Alongside alongside) {
-  // Bytes: near, for lines of one stream not to drive out another's.
+  // In bytes. Short, so that the lines of one stream do not evict another's.
   const size_t ahead = streams > 1 ? 256 : 2048;
-  constexpr size_t kPacks = 32;  // that are summed together
+  constexpr size_t kPacks = 32;  // summed together in float
   const size_t lanes = hn::Lanes(d);
   const size_t step = kPack * lanes;
   const size_t apart = n / streams;
@@ -262,7 +263,7 @@ ONEPASS_FORCED double WeighStreams(D d, const Stored* z, size_t n, size_t stream
   return total;
 }
 
-// One state a lane: as many rows side by side as a vector has lanes.
+// One state per lane, for as many rows side by side as a vector has lanes.
 template <class V>
 struct LaneState {
   V m, d;
@@ -288,8 +289,8 @@ ONEPASS_FORCED LaneState<V> Merge(D d, LaneState<V> a, LaneState<V> b) {
   return {m, hn::MulAdd(a.d, from_a, hn::Mul(b.d, from_b))};
 }
 
-// Brings lanes to maxima that are no smaller than theirs. Gives what shrinks with them: the
-// sums of a payload.
+// Rescales lanes to maxima that are no smaller than their own. Returns the factor, for the sums of
+// a payload.
 template <class D, class V = hn::Vec<D>>
 ONEPASS_FORCED V RaiseTo(D d, V m, LaneState<V>& lanes) {
   const V by = ExpOfNonPositive(d, hn::Sub(lanes.m, FiniteShift(d, m)));
@@ -297,7 +298,7 @@ ONEPASS_FORCED V RaiseTo(D d, V m, LaneState<V>& lanes) {
   return by;
 }
 
-// A NaN is the largest, and stays so. (Highway's Max of a NaN is what the CPU makes of it.)
+// The maximum, in which a NaN counts as the largest. (Highway's Max of a NaN depends on the CPU.)
 template <class D, class V = hn::Vec<D>>
 ONEPASS_FORCED V MaxOrNaN(D, V m, V x) {
 #if HWY_TARGET == HWY_NEON

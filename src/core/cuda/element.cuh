@@ -1,4 +1,4 @@
-// An element on the device, as a float and back: one instruction.
+// Converts an element to a float and back on the device, by one instruction.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,6 +1,6 @@
-// Barriers in shared memory that count bytes (sm_90): a block of a cluster stores into another's
-// shared memory and tells its barrier in the same instruction, so that no thread waits for more
-// than what is meant for him.
+// Barriers in shared memory that count bytes (sm_90). A block of a cluster stores into another's
+// shared memory and signals its barrier in the same instruction, so threads wait only for the data
+// that they need.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ __device__ inline unsigned shared_address(const void* p) {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The same place in the shared memory of another block of the cluster.
+// The same address in the shared memory of another block of the cluster.
 __device__ inline unsigned address_in_block(const void* mine, int rank) {
   unsigned address;
   asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -25,15 +25,15 @@ __device__ inline unsigned address_in_block(const void* mine, int rank) {
   return address;
 }
 
-// By one thread: the barrier opens when each of `count` senders has said how many bytes come, and
-// they have. Other blocks may send after a barrier of the cluster.
+// Initialises a barrier; one thread calls it. The barrier opens once each of `count` senders has
+// announced its bytes and all of them have arrived. Other blocks may send after a cluster barrier.
 __device__ inline void expect_senders(Mbarrier& barrier, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
                : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// By one thread of a sender: so many bytes come to the block's own barrier.
+// Announces bytes to the block's own barrier; one thread per sender calls it.
 __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
@@ -41,7 +41,7 @@ __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes) {
       : "memory");
 }
 
-// The same to another block's, which orders nothing but themselves.
+// Announces bytes to another block's barrier. Relaxed: orders no other access.
 __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int rank) {
   asm volatile("mbarrier.arrive.expect_tx.relaxed.cluster.shared::cluster.b64 _, [%0], %1;" ::"r"(
                    address_in_block(&barrier, rank)),
@@ -49,13 +49,13 @@ __device__ inline void announce_bytes(const Mbarrier& barrier, int bytes, int ra
                : "memory");
 }
 
-// The barrier opens, once, when so many bytes have come, whichever block sends them.
+// Initialises a barrier that opens once, when this many bytes have arrived from any blocks.
 __device__ inline void expect_bytes(Mbarrier& barrier, int bytes) {
   expect_senders(barrier, 1);
   announce_bytes(barrier, bytes);
 }
 
-// Until the barrier has opened for the phase-th time, counted modulo 2.
+// Waits until the barrier has opened for the phase-th time, counted modulo 2.
 __device__ inline void wait_for_phase(const Mbarrier& barrier, int phase) {
   unsigned open = 0;
   while (open == 0) {
@@ -70,8 +70,8 @@ __device__ inline void wait_for_phase(const Mbarrier& barrier, int phase) {
 }
 __device__ inline void wait_for_bytes(Mbarrier& barrier) { wait_for_phase(barrier, 0); }
 
-// Bytes from global to this block's shared memory by the copy engine, both at multiples of 16; they
-// count at the barrier when they have come.
+// Copies bytes from global to this block's shared memory by the copy engine, both at multiples of
+// 16. They count at the barrier when they have arrived.
 __device__ inline void copy_bulk(const void* from, void* to, int bytes, const Mbarrier& barrier) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
@@ -80,7 +80,7 @@ __device__ inline void copy_bulk(const void* from, void* to, int bytes, const Mb
       : "memory");
 }
 
-// A value to the same slot of another block, and its bytes to that block's barrier.
+// Stores a value in the same slot of another block and counts its bytes at that block's barrier.
 template <class Value>
 __device__ inline void send(const Value& value, const Value* slot, const Mbarrier& barrier,
                             int rank) {

@@ -1,8 +1,8 @@
-// Matrix products of a warp (sm_80): 16 × 16 by 16 × 8, all operands in registers, and what
-// brings them there.
+// Matrix products of a warp (sm_80), 16 × 16 by 16 × 8 with all operands in registers, and the
+// copies and loads of the operands.
 //
-// The accumulator of 16 × 8 has the layout that a warp of a warpgroup's has (core/cuda/wgmma.cuh),
-// and so have the left operands.
+// The 16 × 8 accumulator and the left operands have the layout of one warp of a warpgroup's
+// (core/cuda/wgmma.cuh).
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace onepass::mma {
 
-// 16 bytes to shared memory, past the registers; zeros where nothing is there.
+// Copies 16 bytes to shared memory without registers, or zeros if there is no source.
 __device__ inline void copy16(unsigned to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(there ? 16 : 0)
                : "memory");
 }
 
-// Copies issued so far are one group; groups end in order.
+// Makes the copies issued so far a group. Groups end in order.
 __device__ inline void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until at most so many groups of this thread are under way.
+// Waits until at most this many groups of this thread are in flight.
 template <int Groups>
 __device__ inline void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 }
 
-// Four 8 × 8 matrices, the rows of the i-th at the addresses of lanes 8i to 8i + 7.
+// Loads four 8 × 8 matrices. Lanes 8i to 8i + 7 give the addresses of the rows of matrix i.
 __device__ inline void load4(unsigned (&r)[4], unsigned row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -44,14 +44,14 @@ __device__ inline void load4_transposed(unsigned (&r)[4], unsigned row) {
                : "memory");
 }
 
-// And to shared memory (sm_90).
+// Stores them to shared memory (sm_90).
 __device__ inline void store4(unsigned row, const unsigned (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
 
-// d += left · right, d being the four floats from `at` on.
+// d += left · right, where d is the four floats from `at` on.
 template <class Stored, int Size>
 __device__ inline void add_product(float (&d)[Size], int at, const unsigned (&left)[4],
                                    unsigned right0, unsigned right1) {
@@ -72,12 +72,12 @@ __device__ inline void add_product(float (&d)[Size], int at, const unsigned (&le
   }
 }
 
-// A tile of 16-bit rows in shared memory, the 16 bytes of each row's columns 8c to 8c + 7
-// at a place that its row turns: eight rows at the same columns meet no bank twice. Tiles
-// begin at 128 bytes.
+// A swizzled tile of 16-bit rows in shared memory: the position of the chunk of 16 bytes with
+// columns 8c to 8c + 7 depends on the row, so that eight rows at the same columns have no bank
+// conflict. Tiles begin at multiples of 128 bytes.
 template <int Columns>
 struct Swizzled {
-  static constexpr int kChunks = (Columns + 63) / 64 * 8;  // a row, of 16 bytes
+  static constexpr int kChunks = (Columns + 63) / 64 * 8;  // of 16 bytes, per row
   static constexpr int kRowBytes = kChunks * 16;
 
   __device__ static unsigned at(unsigned tile, int row, int chunk) {
@@ -86,8 +86,8 @@ struct Swizzled {
            (static_cast<unsigned>(chunk) ^ turn) * 16;
   }
 
-  // From one of a row's first two chunks so many rows and columns on, in sixteens. Where these are
-  // constants most of it is in the instruction that loads from there: four addresses serve a tile.
+  // The address `rows` and `columns`, in units of 16, after one of a row's first two chunks. If
+  // these are constants, most of it folds into the offset of the load: four addresses serve a tile.
   __device__ static unsigned beyond(unsigned start, int rows, int columns) {
     const auto chunk = static_cast<unsigned>(2 * columns);
     return (start ^ chunk % 8 * 16) + chunk / 8 * 128 +
@@ -95,7 +95,7 @@ struct Swizzled {
   }
 };
 
-// The left operands of the first columns, for those who have registers to keep them in.
+// The left operands of the first columns, for kernels with registers to keep them in.
 template <int Columns, int Held>
 __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -106,8 +106,8 @@ __device__ inline void hold(unsigned (&held)[Held][4], unsigned q) {
   }
 }
 
-// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats. Of one
-// tile of rows the first Held steps of q may be in registers.
+// scores += 16 rows of q by N rows of k, over Columns columns of both; s has N / 2 floats. With one
+// tile of rows, the first Held steps of q may be in registers.
 template <class Stored, int Columns, int Held, int Tiles, int Size, int Steps>
 __device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[Steps][4], unsigned q,
                               unsigned k) {

@@ -1,5 +1,5 @@
-// The storage formats on the device, where the conversions are instructions. 16-bit elements travel
-// two to a register: a register each would be twice as many.
+// The storage formats on the device, where conversions are instructions. Two 16-bit elements share
+// a register, which halves the number of registers.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,7 @@
 
 namespace onepass {
 
-// The 32-bit words of `sizeof...` values that lie side by side in memory, and back.
+// Converts values to the 32-bit words that they have in memory, side by side.
 template <class Stored, class T, int Words>
 __device__ inline void narrow_words(const T* values, unsigned (&words)[Words]) {
 #pragma unroll
@@ -33,7 +33,7 @@ __device__ inline void narrow_words(const T* values, unsigned (&words)[Words]) {
   }
 }
 
-// Element k of neighbours in memory, given their words.
+// Element k of values in memory, given their words.
 template <class Stored, int Words>
 __device__ inline Stored element(const unsigned (&words)[Words], int k) {
   if constexpr (sizeof(Stored) == 2) {
@@ -45,8 +45,8 @@ __device__ inline Stored element(const unsigned (&words)[Words], int k) {
   }
 }
 
-// The same, widened. The upper bf16 of a word is one instruction away, and two if it is
-// taken out first.
+// Element k, widened. Widening the upper bf16 of a word directly takes one instruction; extracting
+// it first takes two.
 template <class Stored, int Words>
 __device__ inline auto widened(const unsigned (&words)[Words], int k) {
   if constexpr (std::is_same_v<Stored, BF16>) {
@@ -70,7 +70,7 @@ __device__ inline void set_element(unsigned (&words)[Words], int k, Stored value
   }
 }
 
-// The larger of each pair of neighbours, NaN where one is; of 16-bit elements two pairs at once.
+// The larger of a and b, or NaN if either is NaN; for 16-bit elements, of both halves at once.
 template <class Stored>
 __device__ inline unsigned larger_word(unsigned a, unsigned b) {
   unsigned result;
@@ -84,7 +84,7 @@ __device__ inline unsigned larger_word(unsigned a, unsigned b) {
   return result;
 }
 
-// The same, without those that are NaN.
+// The larger of a and b, ignoring a NaN; for 16-bit elements, of both halves at once.
 template <class Stored>
 __device__ inline unsigned larger_number_word(unsigned a, unsigned b) {
   unsigned result;
@@ -98,8 +98,8 @@ __device__ inline unsigned larger_number_word(unsigned a, unsigned b) {
   return result;
 }
 
-// The smaller of each pair of neighbours, of which those of b count where they are finite, and
-// those of a unless they are NaN.
+// The smaller of a and b, ignoring b unless it is finite and a if it is NaN; for 16-bit elements,
+// of both halves at once.
 template <class Stored>
 __device__ inline unsigned smaller_finite_word(unsigned a, unsigned b) {
   unsigned result;  // 0 · b + b is NaN where b is not finite
@@ -119,7 +119,8 @@ __device__ inline unsigned smaller_finite_word(unsigned a, unsigned b) {
   return result;
 }
 
-// All bits of each of two 16-bit elements that is above v, which may be between two of their kind.
+// A mask of the 16-bit elements of a word that are above v: all bits of such an element are set. v
+// need not be representable in 16 bits.
 template <class Stored>
 __device__ inline unsigned above_word(unsigned word, float v) {
   if constexpr (std::is_same_v<Stored, F16>) {

@@ -1,8 +1,8 @@
-// Rows in packs: 16 bytes at addresses that are multiples of 16, the widest access a thread has.
+// Rows in packs: 16 bytes at multiples of 16, the widest access of a thread.
 //
-// A row may begin anywhere between two such addresses and end anywhere. Its first and last pack are
-// then partial: they are read element by element, −inf standing in for what is not the row's, and
-// written as far as they are. So every kernel has one loop, and no head or tail of its own.
+// A row may begin and end between two such addresses. Its first and last pack are then partial:
+// they are read element by element, with −inf in place of elements outside the row, and written
+// only within the row. So every kernel has one loop, without a head or tail of its own.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ __device__ inline void widen(const Pack<T> (&packs)[N], Value (&values)[N * Pack
   }
 }
 
-// The largest element of a few words, NaN if one is.
+// The largest element of a few words, or NaN if any is NaN.
 template <class T, int N>
 __device__ inline float largest_or_nan(const unsigned (&words)[N]) {
   static_assert(N > 1);
@@ -41,7 +41,7 @@ __device__ inline float largest_or_nan(const unsigned (&words)[N]) {
   return __uint_as_float(larger_word<float>(low, high));
 }
 
-// And of a few packs.
+// The largest element of a few packs, or NaN if any is NaN.
 template <class T, int N>
 __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   constexpr int kWords = Pack<T>::kWords;
@@ -51,8 +51,8 @@ __device__ inline float largest_or_nan(const Pack<T> (&packs)[N]) {
   return largest_or_nan<T>(words);
 }
 
-// The largest of each pack or half a pack in a word: of 16-bit elements those at even and those at
-// odd places. NaN if one is.
+// The largest element of each pack or half pack as a word, or NaN if any is NaN. For 16-bit
+// elements the word holds the largest of the even elements and that of the odd ones.
 template <class T, int N, int M>
 __device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&largest)[M]) {
   static_assert(M == N || M == 2 * N);
@@ -68,8 +68,8 @@ __device__ inline void maxima_or_nan(const Pack<T> (&packs)[N], unsigned (&large
   }
 }
 
-// Which of up to 32 elements are above v, a bit each; word(w) is the w-th of their words. Of 16-bit
-// elements those at odd places have the upper bits.
+// Which of up to 32 elements are above v, one bit each; word(w) is the w-th of their words. For
+// 16-bit elements, the upper bits stand for the odd elements.
 template <class T, int Words, class Word>
 __device__ inline unsigned above(float v, Word word) {
   static_assert(Words * 4 / sizeof(T) <= 32);
@@ -79,14 +79,14 @@ __device__ inline unsigned above(float v, Word word) {
     if constexpr (sizeof(T) == 2) {
       bits |= above_word<T>(word(w), v) & 0x10001U << w;
     } else {
-      // As the sign of a difference, which takes a compare and a choice fewer; a NaN's is positive.
+      // The sign of a difference saves a compare and a select; a NaN's is positive.
       bits = __funnelshift_l(__float_as_uint(v - __uint_as_float(word(w))), bits, 1);
     }
   }
   return bits;
 }
 
-// Of `Count` packs from `First` on, or of all.
+// The same bits for `Count` packs from `First` on, or for all.
 template <int First, int Count, class T, int N>
 __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
   static_assert(First + Count <= N);
@@ -99,10 +99,10 @@ __device__ inline unsigned above(const Pack<T> (&packs)[N], float v) {
   return above<0, N>(packs, v);
 }
 
-// The element of such a bit, counted from the first pack's first, where packs lie `Apart` from
-// each other: of bit 4 p + w it is w of pack p, and of 16-bit elements 2 w, with 16 more one
-// further. As products, which take fewer instructions than parts of the bit. Of no bit, −1, it is
-// one of the first 32, too.
+// The element of such a bit, counted from the first element of the first pack, for packs that are
+// `Apart` from each other. Bit 4 p + w is element w of pack p; for 16-bit elements it is element 2
+// w, and bit 16 + 4 p + w the one after. Products take fewer instructions than fields of the bit.
+// For no bit, −1, the result is also below 32.
 template <class T, int Apart>
 __device__ inline int element_of_bit(int bit) {
   constexpr int kPackElements = Apart * Pack<T>::kLanes;
@@ -114,8 +114,8 @@ __device__ inline int element_of_bit(int bit) {
   }
 }
 
-// A pack from global to shared memory, past the registers and L1. It is there once the thread that
-// asked has waited; no other need.
+// Copies a pack from global to shared memory without registers or L1. It has arrived once the
+// thread that issued the copy has waited.
 template <class T>
 __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
   const auto slot = static_cast<unsigned>(__cvta_generic_to_shared(to));
@@ -123,14 +123,14 @@ __device__ inline void copy_async(const Pack<T>* from, Pack<T>* to) {
 }
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// What was asked for since the last such call can be waited for by itself: all but the latest N.
+// Makes the copies since the last call a group; then waits for all groups but the latest N.
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 __device__ inline void wait_for_copies_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// Elements that an address lies past the beginning of a pack.
+// The distance of an address from the beginning of its pack, in elements.
 template <class T>
 __device__ inline int past_boundary(const void* p) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % Pack<T>::kLanes);
@@ -151,18 +151,18 @@ class PackedRow {
 
   __device__ std::int64_t packs() const { return (end_ + kLanes - 1) / kLanes; }
 
-  // Pack i of x; past the last one, only −inf.
+  // Pack i of x; only −inf past the last one.
   __device__ Pack<T> load(std::int64_t i) const { return load_from(x_, i, true); }
 
-  // Pack i of x if it comes before `end`, else only −inf.
+  // Pack i of x; only −inf from `end` on.
   __device__ Pack<T> load(std::int64_t i, std::int64_t end) const {
     return load(i < end ? i : packs());
   }
 
-  // Pack i of y, as this thread stored it.
+  // Pack i of y, as this thread has stored it.
   __device__ Pack<T> stored(std::int64_t i) const { return load_from(y_, i, same_skew_); }
 
-  // values[k] · factor into pack i; nothing past the last one.
+  // Stores values[k] · factor in pack i, and nothing past the last one.
   __device__ void store(std::int64_t i, const float* values, float factor) const {
     const std::int64_t first = i * kLanes;
     float scaled[kLanes];
@@ -198,11 +198,11 @@ class PackedRow {
     return first >= skew_ && first + kLanes <= end_;
   }
 
-  int skew_;  // elements of the first pack that lie before the row
+  int skew_;  // elements of the first pack before the row
   const T* x_;
   T* y_;
   std::int64_t end_;  // of the row, counted from the first pack
-  bool same_skew_;    // y lies as x does: whole packs can be stored as such
+  bool same_skew_;    // x and y have the same skew, so that whole packs can be stored
 };
 
 }  // namespace onepass

@@ -1,18 +1,17 @@
-// Where a pointer leads. A function that is called, not inlined, has no way to know, and takes
-// loads, stores and atomics that find out each time.
+// Tells the compiler that a pointer leads to shared memory. A function that is not inlined cannot
+// know and would use generic loads, stores and atomics, which find out each time.
 #pragma once
 
 namespace onepass {
 
-// It must be so: the compiler takes what would be different for something that never happens,
-// and leaves it out.
+// The pointer must lead to shared memory: the compiler assumes so and removes code for other cases.
 template <class T>
 __device__ inline void assume_shared(const T* pointer) {
   __builtin_assume(__isShared(pointer));
 }
 
-// The same memory, whose address is now in a register: the compiler would make it anew at each use,
-// by five instructions. By a whole warp.
+// The same pointer, with its address kept in a register: the compiler would compute it again at
+// each use, by five instructions. A whole warp calls it.
 template <class T>
 __device__ inline T* in_register(T* shared) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));

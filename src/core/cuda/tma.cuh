@@ -1,5 +1,5 @@
-// Tiles between global and shared memory by the copy engine (sm_90), and the ring of stages that
-// they pass through.
+// Copies tiles between global and shared memory by the copy engine (TMA, sm_90), and the ring of
+// stages that they pass through.
 #pragma once
 
 #include <cuda.h>
@@ -12,35 +12,35 @@ namespace onepass::tma {
 
 namespace ptx = cuda::ptx;
 
-// Where a tile begins in a tensor of batch × heads × tokens × dim, the last first.
+// The coordinates of a tile in a tensor of batch × heads × tokens × dim, the last dimension first.
 struct Place {
   int column, token, head, batch;
 };
 
-// The map itself, which the first copy would wait for.
+// Prefetches the tensor map, for which the first copy would wait.
 __device__ inline void fetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The bytes of the tile count at the barrier when they have come. What lies outside of the
-// tensor comes as zeros.
+// Loads a tile. Its bytes count at the barrier when they have arrived. Elements outside the tensor
+// are zeros.
 __device__ inline void load(void* to, const CUtensorMap& map, const Place& from,
                             Mbarrier& barrier) {
   const std::int32_t at[4] = {from.column, from.token, from.head, from.batch};
   ptx::cp_async_bulk_tensor(ptx::space_cluster, ptx::space_global, to, &map, at, &barrier);
 }
 
-// What the threads of a block wrote to shared memory is there for the copy engine.
+// Makes the threads' writes to shared memory visible to the copy engine.
 __device__ inline void publish() { ptx::fence_proxy_async(ptx::space_shared); }
 
-// What lies outside of the tensor is not written.
+// Stores a tile, except its elements outside the tensor.
 __device__ inline void store(const CUtensorMap& map, const Place& to, const void* from) {
   const std::int32_t at[4] = {to.column, to.token, to.head, to.batch};
   ptx::cp_async_bulk_tensor(ptx::space_global, ptx::space_shared, &map, at, from);
 }
 __device__ inline void commit_stores() { ptx::cp_async_bulk_commit_group(); }
 
-// Until the stores of this thread have read what they store.
+// Waits until this thread's stores have read their sources.
 __device__ inline void wait_stores() { ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>{}); }
 
 __device__ inline void arrive(Mbarrier& barrier) {
@@ -57,15 +57,14 @@ __device__ inline void wait(Mbarrier& barrier, unsigned phase) {
   }
 }
 
-// Stages that one thread fills and readers empty, in turn: step n has stage n mod Stages,
-// again and again.
+// A ring of stages that one thread fills and readers empty: step n uses stage n mod Stages.
 template <int Stages>
 struct Ring {
   static_assert((Stages & (Stages - 1)) == 0);
   Mbarrier full[Stages];
   Mbarrier empty[Stages];
 
-  // By one thread, before anybody uses it.
+  // Initialises the ring; one thread calls it before any other use.
   __device__ void open(int readers) {
 #pragma unroll
     for (int i = 0; i < Stages; ++i) {
@@ -76,7 +75,7 @@ struct Ring {
 
   __device__ static int stage(unsigned step) { return static_cast<int>(step % Stages); }
 
-  // The writer's: once all readers have left the stage, so many bytes are on their way to it.
+  // For the writer: waits until all readers have left the stage, and announces this many bytes.
   __device__ void wait_empty(unsigned step) { wait(empty[stage(step)], (step / Stages + 1) % 2); }
   __device__ Mbarrier& fill(unsigned step, int bytes) {
     wait_empty(step);
@@ -84,7 +83,7 @@ struct Ring {
     return full[stage(step)];
   }
 
-  // The readers'.
+  // For the readers.
   __device__ void wait_full(unsigned step) { wait(full[stage(step)], step / Stages % 2); }
   __device__ void leave(unsigned step) { arrive(empty[stage(step)]); }
 };

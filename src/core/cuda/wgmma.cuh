@@ -1,11 +1,9 @@
-// Matrix products of a warpgroup (sm_90a): four warps give the tensor cores 64
-// rows, asynchronously.
+// Asynchronous matrix products of a warpgroup (sm_90a): four warps multiply 64 rows.
 //
-// The accumulator of 64 × N is N / 2 floats a thread. Thread t of the 128 has of row 16·(t /
-// 32) + t % 32 / 4, and of the one 8 below it, columns 2·(t % 4) and the next of every eight:
-// d[4i], d[4i + 1] of the upper row, d[4i + 2], d[4i + 3] of the lower. Rounded to 16 bits in
-// pairs this is the layout that a left operand has in registers, so that what one product gave
-// is what the next takes.
+// The 64 × N accumulator is N / 2 floats per thread. Thread t of 128 holds columns 2·(t % 4) and
+// the next one of every eight, in row 16·(t / 32) + t % 32 / 4 (d[4i] and d[4i + 1]) and in the row
+// 8 below it (d[4i + 2] and d[4i + 3]). Rounded to 16 bits in pairs, this is the layout of a left
+// operand in registers, so the result of one product can be the operand of the next.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +14,29 @@
 
 namespace onepass::wgmma {
 
-// Between ordinary writes of registers or shared memory and the products that read them.
+// A fence between ordinary writes of registers or shared memory and the products that read them.
 __device__ inline void fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Products issued so far are one group; groups end in order.
+// Makes the products issued so far a group. Groups end in order.
 __device__ inline void commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Until at most so many groups are under way.
+// Waits until at most this many groups are in flight.
 template <int Groups>
 __device__ inline void wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Groups) : "memory");
 }
 
-// The compiler does not know that a product writes its accumulator after the instruction: nothing
-// that uses it may move across this.
+// Keeps the compiler from moving uses of an accumulator across this point: it does not know that a
+// product writes its accumulator after the instruction.
 template <int Size>
 __device__ inline void pin(float (&d)[Size]) {
 #pragma unroll
   for (int i = 0; i < Size; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// An operand in shared memory as the copy engine leaves it: rows of 128 bytes, of which eight make
-// a pattern of 1024 that is swizzled. Along the rows the pattern repeats every 1024 bytes;
-// `columns` is the distance from one 64 columns to the next, which only an operand that is read
-// across its rows asks for.
+// The descriptor of an operand in shared memory as the copy engine writes it: rows of 128 bytes, of
+// which eight form a swizzled pattern of 1024 bytes that repeats along the rows. `columns` is the
+// distance between blocks of 64 columns, which only an operand that is read across its rows needs.
 __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   constexpr std::uint64_t kRows = std::uint64_t{1024 >> 4} << 32;
@@ -47,7 +44,8 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
          (shared_address(data) & 0x3FFFF) >> 4;
 }
 
-// The text of an asm statement cannot come from a template: one line a size, and these lists.
+// A template cannot generate the text of an asm statement: hence one line per size, and these
+// lists.
 #define ONEPASS_D8(i)                                                                 \
   "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3]), "+f"(d[(i) + 4]), \
       "+f"(d[(i) + 5]), "+f"(d[(i) + 6]), "+f"(d[(i) + 7])
@@ -103,8 +101,8 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
                  : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right)); \
   }
 
-// d = left · rightᵀ, or that much more: 16 columns of 64 rows by 16 columns of N rows, both
-// in shared memory.
+// d = left · rightᵀ or d += left · rightᵀ: 16 columns of 64 rows by 16 columns of N rows, both in
+// shared memory.
 template <class T, bool Add, int Size>
 __device__ inline void scores(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
   static_assert(Size == 32 || Size == 40 || Size == 48 || Size == 64, "no such size here yet");

@@ -1,5 +1,5 @@
-// exp for arguments that a maximum was subtracted from: x ≤ 0, or NaN. Per-target. (Up to 88 there
-// is room for the exponent, too.)
+// exp for arguments from which a maximum was subtracted: x ≤ 0, or NaN. Per-target. (Arguments up
+// to 88 also work.)
 //
 // exp(x) = 2^n · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2. Adding `shifter` rounds to an integer
 // and leaves n + bias in the low mantissa bits, so that one shift makes the float 2^n. The
@@ -78,8 +78,8 @@ ONEPASS_FORCED V NoMore(D d, V x, hn::TFromD<D> most) {
   return kBoundsKeepNan ? hn::Min(bound, x) : hn::IfThenElse(hn::Gt(x, bound), bound, x);
 }
 
-// A few vectors at once, step by step: each step's instructions are independent of each other, and
-// so close together that the CPU's window sees all of them.
+// Computes a few vectors at once, step by step: the instructions of a step are independent and
+// close enough together for the CPU's out-of-order window.
 template <class D, class V, size_t K>
 ONEPASS_FORCED void ExpOfNonPositive(D d, V (&x)[K]) {
   using C = ExpConstants<hn::TFromD<D>>;
@@ -123,9 +123,8 @@ ONEPASS_FORCED void Exp2(D d, V (&x)[K]) {
 }
 #endif
 
-// ExpOfNonPositive for logits of 16 bits, with 8 instructions in place of 12 where AVX-512 is.
-// x·log2 e is rounded, which leaves a relative error of |x|·1e-7: nothing beside the digits of such
-// logits.
+// ExpOfNonPositive for 16-bit logits, with 8 instructions instead of 12 on AVX-512. Rounding x·log2
+// e leaves a relative error of |x|·1e-7, far below the precision of such logits.
 template <class D, class V, size_t K>
 ONEPASS_FORCED void ExpOfShort(D d, V (&x)[K]) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL

@@ -1,8 +1,8 @@
-// What kernels force inline. Per-target.
+// Forced inlining for kernels. Per-target.
 //
-// g++ leaves a lambda that is used more than once uninlined, which costs a call per vector. Nothing
-// is forced where a short build matters more than speed: in the baseline of x86, whose vectors are
-// one element and whose CPUs are from before 2013, and under sanitizers, which check every copy.
+// g++ does not inline a lambda that is used more than once, which costs a call per vector. Nothing
+// is forced where a short build matters more than speed: for the baseline of x86, with vectors of
+// one element and CPUs from before 2013, and under sanitizers, which check every copy.
 
 #if defined(ONEPASS_CORE_SIMD_INLINE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_CORE_SIMD_INLINE_INL

@@ -1,8 +1,8 @@
 // Loads and stores that convert: one vector of the computing type from or to any storage type.
 // Per-target.
 //
-// No tail loop anywhere: the last, partial vector of a row is loaded with the identity of what
-// folds it in the missing lanes, and stored only as far as it goes.
+// There is no tail loop: loads fill the missing lanes of a row's last, partial vector with the
+// fold's identity, and stores write only the others.
 
 #if defined(ONEPASS_CORE_SIMD_MEMORY_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_CORE_SIMD_MEMORY_INL
@@ -31,12 +31,12 @@ inline constexpr bool kHardwareF16 = true;
 inline constexpr bool kHardwareF16 = false;
 #endif
 
-// bf16 in pairs of vectors: the even elements in the one, the odd ones in the other, each a shift
-// or a mask away from its 32 bits. For work that does not care about the order of elements, and for
-// weights that come and go in the same order.
+// bf16 in pairs of vectors: one holds the even elements, the other the odd ones, and a shift or a
+// mask widens each to 32 bits. For work that does not depend on the order of elements, and for
+// weights that are stored and loaded in the same order.
 struct PairedBF16 : BF16 {};
 
-// Whether vectors of T can be made from Stored directly; the rest goes element by element.
+// Whether vectors of T convert from Stored directly; other types go element by element.
 template <class T, class Stored>
 inline constexpr bool kVectorConvert = std::is_same_v<T, Stored> ||
                                        (std::is_same_v<T, float> &&
@@ -61,7 +61,7 @@ ONEPASS_FORCED Raw<Stored>* RawOf(Stored* p) {
   return reinterpret_cast<Raw<Stored>*>(p);
 }
 
-// What a vector from storage stands for.
+// The values of a vector from storage.
 template <class D, class T = hn::TFromD<D>>
 ONEPASS_FORCED hn::Vec<D> Widen(D, hn::Vec<D> v, Type<T>) {
   return v;
@@ -73,7 +73,7 @@ ONEPASS_FORCED hn::Vec<D> Widen(D d, V16 bits, Type<BF16>) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
 }
 
-// One vector of what the pairs leave over: in the order of the elements.
+// One vector of the elements that the pairs leave over, in their order.
 template <class D, class V16>
 ONEPASS_FORCED hn::Vec<D> Widen(D d, V16 bits, Type<PairedBF16>) {
   return Widen(d, bits, Type<BF16>());
@@ -90,7 +90,7 @@ ONEPASS_FORCED hn::Vec<D> LoadAs(D d, const Stored* p) {
   return Widen(d, hn::LoadU(hn::Rebind<Raw<Stored>, D>(), RawOf(p)), Type<Stored>());
 }
 
-// Copies `count` elements, at most N: two blocks, which overlap where they are more than `count`.
+// Copies `count` elements, at most N, as two blocks that may overlap.
 template <size_t N, class T>
 ONEPASS_FORCED void CopySome(const T* from, size_t count, T* to) {
   constexpr size_t kBlock = (N + 1) / 2;
@@ -113,11 +113,11 @@ HWY_NOINLINE void StoreElements(const T* lanes, size_t count, Stored* p) {
   for (size_t i = 0; i < count; ++i) p[i] = store_as<Stored>(lanes[i]);
 }
 
-// Whether a mask keeps loads and stores of vectors of Stored from touching what it leaves out.
+// Whether masked loads and stores of vectors of Stored do not access the lanes that the mask omits.
 #if HWY_TARGET == HWY_AVX2
 template <class Stored>
 inline constexpr bool kMasks = sizeof(Stored) >= 4;
-#elif HWY_TARGET == HWY_SCALAR  // which loads before it asks the mask
+#elif HWY_TARGET == HWY_SCALAR  // loads before it tests the mask
 template <class Stored>
 inline constexpr bool kMasks = false;
 #else
@@ -159,7 +159,7 @@ ONEPASS_FORCED auto RoundToBF16(D, hn::Vec<D> v) {
   return hn::IfThenElse(hn::RebindMask(d32, hn::Eq(v, v)), rounded, quiet);
 }
 
-// What a vector looks like in storage, ready to be stored.
+// Converts a vector to its form in storage.
 template <class D, class T = hn::TFromD<D>>
 ONEPASS_FORCED hn::Vec<D> Convert(D, hn::Vec<D> v, Type<T>) {
   return v;
@@ -172,7 +172,7 @@ ONEPASS_FORCED auto Convert(D d, hn::Vec<D> v, Type<BF16>) {
   return hn::DemoteTo(d16, hn::BitCast(di32, hn::ShiftRight<16>(RoundToBF16(d, v))));
 }
 
-// Of the last, partial vector of pairs: in the order of the elements.
+// The last, partial vector of pairs, in the order of the elements.
 template <class D>
 ONEPASS_FORCED auto Convert(D d, hn::Vec<D> v, Type<PairedBF16>) {
   return Convert(d, v, Type<BF16>());
@@ -216,9 +216,8 @@ ONEPASS_FORCED auto ConvertGroup(D d, const hn::Vec<D> (&v)[2], Type<F16> stored
   return hn::Combine(d16, Convert(d, v[1], stored), Convert(d, v[0], stored));
 }
 
-// The odd halves are in their place; the even ones move down. Half a step is added and the rest
-// dropped, so that what lies halfway between two bf16 goes to the upper one. A NaN that came from
-// bf16 has nothing in the bits that could carry it out of NaN.
+// The odd halves are in place; the even ones move down. Rounds by adding half a step and
+// truncating, so ties go up. A NaN that came from bf16 stays a NaN, because its lower bits are 0.
 template <class D>
 ONEPASS_FORCED auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) {
   const hn::Repartition<uint16_t, D> d16;
@@ -231,7 +230,8 @@ ONEPASS_FORCED auto ConvertGroup(D, const hn::Vec<D> (&v)[2], Type<PairedBF16>) 
 }
 #endif
 
-// kGroup vectors to p. A streaming store goes past the caches; p must then be aligned to a vector.
+// Stores kGroup vectors at p. A streaming store bypasses the caches and needs p aligned to a
+// vector.
 template <bool Streaming, class D, class Stored, size_t K>
 ONEPASS_FORCED void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
   const auto packed = ConvertGroup(d, v, Type<Stored>{});
@@ -243,7 +243,7 @@ ONEPASS_FORCED void StoreGroup(D d, const hn::Vec<D> (&v)[K], Stored* p) {
   }
 }
 
-// Kept vectors to p, multiplied.
+// Stores kept vectors at p, multiplied.
 template <bool Streaming, size_t Vectors, class D, class Stored, class T = hn::TFromD<D>>
 ONEPASS_FORCED void StoreScaled(D d, const T* values, hn::Vec<D> factor, Stored* p) {
   constexpr size_t kStep = kGroup<T, Stored>;
@@ -294,8 +294,8 @@ ONEPASS_FORCED void StoreLanes(D d, hn::Vec<D> v, Stored* p) {
   }
 }
 
-// Asks for the lines of `bytes` bytes at p + offset, to be read or written soon. The place may lie
-// past the end of an array, or p be null: nothing is touched, so it is an address, not a pointer.
+// Prefetches the cache lines of `bytes` bytes at p + offset. They may be past the end of an array,
+// or p null, because nothing is accessed: hence an address, not a pointer.
 template <bool Written = false>
 ONEPASS_FORCED void Fetch(const void* p, size_t offset, size_t bytes) {
   const uintptr_t first = reinterpret_cast<uintptr_t>(p) + offset;
@@ -332,7 +332,7 @@ ONEPASS_FORCED void LoadPack(D d, const PairedBF16* p, hn::Vec<D> (&pack)[K]) {
 }
 #endif
 
-// For work that takes the elements in any order: the cheapest one.
+// For work that takes the elements in any order: the cheapest order.
 template <class Stored>
 ONEPASS_FORCED const Stored* AnyOrder(const Stored* p) {
   return p;
@@ -344,9 +344,9 @@ ONEPASS_FORCED const PairedBF16* AnyOrder(const BF16* p) {
 }
 #endif
 
-// Calls body(pack, i) with the vectors from element i on: kPack of them while there are as many,
-// then a group of those that are stored together, then one at a time, always in the order of the
-// elements. In the last, lanes past the end hold `fill`.
+// Calls body(pack, i) with the vectors from element i on, in order: kPack vectors at a time, then
+// groups of those that are stored together, then single vectors. In the last one, lanes past the
+// end hold `fill`.
 template <class D, class Stored, class Body, class T = hn::TFromD<D>>
 ONEPASS_FORCED void ForEachPack(D d, const Stored* p, size_t n, T fill, Body body) {
   const size_t lanes = hn::Lanes(d);

@@ -1,9 +1,9 @@
 // Rows a tile at a time: where every option of a row op is applied, once for all ops. Per-target.
 //
-// A reader hands out a tile as the computing type T. Data that already is T, dense and untouched by
-// options, is handed out where it lies; everything else (other dtypes, strides, scale, softcap,
-// masks) is staged in a buffer that stays in L1. Kernels see no difference: an option is a
-// functor on load.
+// A reader hands out a tile in the computing type T. Data that already is T, dense and without
+// options, is handed out in place; everything else (other dtypes, strides, scale, softcap, masks)
+// is staged in a buffer that stays in L1. Kernels see no difference: an option is a functor on
+// load.
 
 #if defined(ONEPASS_OPS_ROW_TILE_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONEPASS_OPS_ROW_TILE_INL
@@ -69,7 +69,7 @@ class RowReader {
   bool dense() const { return stride_ == 1; }
   bool dense_bf16() const { return dense() && dtype_ == DType::bf16; }
 
-  // Whether with_tile hands out what lies in memory, however much of it.
+  // Whether with_tile hands out memory in place, in any amount.
   bool unstaged() const {
     return dense() && (dtype_ == kOwn || (dtype_ == DType::bf16 && kVectorConvert<T, BF16>) ||
                        (dtype_ == DType::f16 && kVectorConvert<T, F16>));
@@ -80,8 +80,8 @@ class RowReader {
     return static_cast<const Stored*>(data_) + c * stride_;
   }
 
-  // Calls body with a pointer to the tile in the type it is stored in, where a vector load can
-  // convert that; staged in `buffer` otherwise.
+  // Calls body with a pointer to the tile as it is stored, if a vector load can convert that;
+  // otherwise to the tile staged in `buffer`.
   template <class Body>
   ONEPASS_FORCED auto with_tile(int64_t c, size_t n, T* buffer, Body body) const {
     if (dense()) {
@@ -181,7 +181,7 @@ class LogitsReader {
     const double scale = row_scale(space, logits, row);
     const double temperature = row_temperature(space, logits, row);
     cap_ = static_cast<T>(logits.softcap);
-    if (cap_ == T(0)) {  // nothing between the two factors
+    if (cap_ == T(0)) {  // no softcap between the two factors
       scale_ = static_cast<T>(scale / temperature);
     } else {
       scale_ = static_cast<T>(scale);
@@ -235,7 +235,7 @@ class RowWriter {
 
   bool dense(DType dtype) const { return stride_ == 1 && dtype_ == dtype; }
 
-  // Asks for the lines of n columns from c on, where that helps the stores to come.
+  // Prefetches the cache lines of n columns from c on, if that helps later stores.
   ONEPASS_FORCED void fetch(int64_t c, size_t n) const {
     if (streaming_ || stride_ != 1) return;
     const size_t size = size_of(dtype_);
@@ -249,14 +249,14 @@ class RowWriter {
     store_elements(values, n, factor, at(c), dtype_, stride_);
   }
 
-  // Calls body with column 0, if vectors can be streamed to the row; false if not.
+  // Calls body with column 0 if vectors can be streamed to the row; returns false otherwise.
   template <class Body>
   ONEPASS_FORCED bool with_stream(bool paired, Body body) const {
     return streaming_ && with_vectors(paired, body);
   }
 
-  // Elements the row lies past a boundary of kGrain elements in memory, where streaming wants its
-  // tiles to begin.
+  // The distance of the row from a multiple of kGrain elements in memory, where tiles of streaming
+  // stores begin.
   int64_t skew() const {
     if (!streaming_ || stride_ != 1) return 0;
     return static_cast<int64_t>(reinterpret_cast<uintptr_t>(data_) / size_of(dtype_)) % kGrain;
@@ -274,8 +274,8 @@ class RowWriter {
     return static_cast<std::byte*>(data_) + c * stride_ * static_cast<int64_t>(size_of(dtype_));
   }
 
-  // Calls body with column 0 in the type it is stored in, if vectors are stored as
-  // that; false if not.
+  // Calls body with column 0 in the type it is stored in, if vectors can be stored so; returns
+  // false otherwise.
   template <class Body>
   ONEPASS_FORCED bool with_vectors(bool paired, Body body) const {
     if (stride_ != 1) return false;
@@ -320,7 +320,7 @@ class RowWriter {
     size_t i = 0;
     size_t past = reinterpret_cast<uintptr_t>(p) / sizeof(Stored) % step;
     if (streaming_) {
-      // Only a row's beginning: other tiles and parts begin aligned, see for_each_tile.
+      // Only at a row's beginning: other tiles and pieces begin aligned, see for_each_tile.
       if (past != 0 && !std::is_same_v<Stored, PairedBF16>) {
         i = HWY_MIN(n, step - past);
         some_at(0, i);
