@@ -1,4 +1,4 @@
-"""Attention beside PyTorch's backends and the libraries that have it."""
+"""Attention beside PyTorch's backends and other libraries."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def flashinfer(inputs: Inputs) -> Call:
 
 
 class Attention:
-    """In the place of an `Op`."""
+    """Takes the place of an `Op`."""
 
     peers: dict[str, Peer] = {
         "onepass": plain(lambda i: onepass.attention(i.q, i.k, i.v, causal=i.causal)),

@@ -1,4 +1,4 @@
-"""What is measured: each op with its inputs, its bytes, and everybody who can compute it.
+"""What is measured: each op with its inputs, its bytes, and the peers that can compute it.
 
 A peer is a function that imports what it needs and gives a call without arguments. One that is not
 installed is reported as absent; one that fails, with its error.
@@ -22,7 +22,7 @@ K = 50  # of top-k
 @dataclass(frozen=True)
 class Inputs:
     x: torch.Tensor
-    target: torch.Tensor  # a class a row
+    target: torch.Tensor  # one class per row
     out: torch.Tensor  # of x's shape, for the copy
 
     @property
@@ -42,8 +42,8 @@ Peer = Callable[[Inputs], Call]
 
 @dataclass(frozen=True)
 class Op:
-    moves: int  # how many times x's bytes have to move at least: once read, perhaps once written
-    reference: Callable[[Inputs], Any]  # in float32; what the others' first result is compared with
+    moves: int  # the fewest bytes to move, in units of x's: one read, perhaps one write
+    reference: Callable[[Inputs], Any]  # in float32; every peer's first result is compared with it
     peers: dict[str, Peer]
 
     def rates(self, inputs: Inputs, microseconds: float) -> dict[str, float]:
@@ -55,7 +55,7 @@ def plain(function: Callable[[Given], Any]) -> Callable[[Given], Call]:
 
 
 def compile_anew(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A program for the next shape alone, not one more for all of them."""
+    """Compiles for the next shape alone, not once more for all shapes."""
     torch._dynamo.reset()
     return torch.compile(function, dynamic=False)
 
@@ -86,7 +86,7 @@ def copy(inputs: Inputs) -> Call:
 
 
 def read(inputs: Inputs) -> Call:
-    """What an op that writes next to nothing can be compared with."""
+    """The baseline of ops that write next to nothing."""
     return lambda: inputs.x.amax()
 
 

@@ -1,8 +1,8 @@
-"""What a call costs the host: tiny tensors, so that nothing is left but the way there.
+"""The host's cost of a call, measured on tiny tensors, whose computation takes next to nothing.
 
-Calls take turns, a batch each, in another order every time: what a launch costs falls by a third
-while a GPU wakes up, and would otherwise be charged to whoever comes first, or after one that
-leaves the GPU alone."""
+Functions take turns, one batch of calls each, in a new order every round: a launch gets a third
+cheaper while a GPU wakes up, which would otherwise count against the function that runs first, or
+after one that leaves the GPU idle."""
 
 import contextlib
 import random
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 import onepass
 import onepass.torch
 
-_CALLS = 500  # in a batch: fewer than a GPU's queue holds, so that nobody waits for it
+_CALLS = 500  # per batch: fewer than a GPU's queue holds, so that no call waits
 _WARM_UP = 10  # rounds that do not count
 _ROUNDS = 30
 
@@ -40,7 +40,7 @@ _ON_A_STREAM = ["onepass.softmax(x)", "onepass.softmax(x, out=out)", "torch.soft
 
 
 def overhead(device: str) -> list[tuple[str, float]]:
-    """(what, µs a call), medians of batches."""
+    """(function, µs per call), medians of batches."""
     torch.set_num_threads(1)
     x = torch.randn(4, 64, device=device)
     names = {

@@ -1,4 +1,4 @@
-"""What was measured as a table, as JSON and as a picture."""
+"""Writes measurements as a table, as JSON and as a picture."""
 
 import json
 import platform
@@ -9,7 +9,7 @@ from typing import Any
 
 Row = dict[str, Any]
 
-BOUNDS = ("copy", "read")  # no peers, but what memory allows
+BOUNDS = ("copy", "read")  # not peers, but the limits of memory
 _UNITS = {"gbs": "GB/s", "tflops": "TFLOP/s"}
 
 
@@ -50,8 +50,8 @@ def environment(device: str) -> dict[str, str]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A line a case, a column a peer: µs; then our GB/s of the fewest bytes that have to move (of
-    attention, TFLOP/s), and how many times as long as ours the quickest peer's call takes."""
+    """One line per case, one column of µs per peer; then our GB/s over the fewest bytes to move
+    (for attention, TFLOP/s), and the time of the fastest peer in units of ours."""
     rows = list(rows)
     timed = [row for row in rows if "us" in row]
     peers = list(dict.fromkeys(row["peer"] for row in timed))
@@ -96,15 +96,15 @@ def write_json(path: str, device: str, rows: list[Row]) -> None:
 
 
 def plot(measured: dict[str, Any], path: str) -> None:
-    """Time and GB/s against columns, a pair of pictures for each op, dtype and number of rows; of
-    attention, TFLOP/s against keys."""
+    """Plots time and GB/s over columns, a pair of pictures per op, dtype and number of rows; for
+    attention, TFLOP/s over keys."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     rows = [row for row in measured["rows"] if "us" in row]
-    everybody = list(dict.fromkeys(row["peer"] for row in rows))
+    peers = list(dict.fromkeys(row["peer"] for row in rows))
 
     def group_of(row: dict[str, Any]) -> tuple[str, str, str]:
         return row["op"], row["dtype"], row.get("group") or f"{row['rows']} rows"
@@ -117,7 +117,7 @@ def plot(measured: dict[str, Any], path: str) -> None:
         own = [row for row in rows if group_of(row) == group]
         kind = rate_of(own[0])
         for peer in dict.fromkeys(row["peer"] for row in own):
-            color = f"C{everybody.index(peer)}"  # the same in all pictures
+            color = f"C{peers.index(peer)}"  # the same in all pictures
             line = sorted((row for row in own if row["peer"] == peer), key=lambda row: row["cols"])
             style = {
                 "color": color,

@@ -1,5 +1,4 @@
-"""Every peer of an op on every shape and dtype: first whether it is right, then how
-long it takes."""
+"""Runs every peer of an op on every shape and dtype: first checks its result, then times it."""
 
 import functools
 import sys
@@ -15,7 +14,7 @@ from onepass.bench._report import BOUNDS, Row, shape_of
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-# An Op, what makes its inputs, and what the case is called.
+# An Op, the function that makes its inputs, and the name of the case.
 Case = tuple[Any, Callable[[], Any], Row]
 
 
@@ -39,7 +38,7 @@ def run(cases: Iterable[Case], device: str, peers: list[str] | None, seconds: fl
 
 
 def _progress(text: str) -> None:
-    """On a terminal, one line that is written over."""
+    """On a terminal, one line that is overwritten."""
     if sys.stderr.isatty():
         print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
 

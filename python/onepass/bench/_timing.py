@@ -1,5 +1,4 @@
-"""How long a call takes: medians of single calls, each with nothing of its arrays left
-in the caches."""
+"""Times calls: medians of single calls, each with none of its arrays in the caches."""
 
 import statistics
 import time
@@ -43,7 +42,7 @@ def _on_gpu(call: Callable[[], object], seconds: float) -> list[float]:
         torch.cuda.synchronize()
         return [begin.elapsed_time(end) * 1e3 for begin, end in marks]
 
-    once = statistics.median(run(5)) + 200  # and what the flush takes
+    once = statistics.median(run(5)) + 200  # with the time of the flush
     return run(max(20, min(1000, int(seconds * 1e6 / once))))
 
 
