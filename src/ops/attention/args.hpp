@@ -1,5 +1,5 @@
-// The arguments of attention after checking, and what a query sees of its keys. Plain data: a
-// kernel gets a copy.
+// The checked arguments of attention, and which keys a query sees. Plain data: a kernel gets a
+// copy.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 
 namespace onepass {
 
-// A tensor over batch × heads × tokens, all strides in elements; broadcast dimensions have stride
-// 0. What a token has are neighbours: dim elements, or keys, or one.
+// A tensor over batch × heads × tokens, with all strides in elements; broadcast dimensions have
+// stride 0. A token's elements are adjacent: dim of them, or one, or for a mask one per key.
 struct Heads {
   void* data = nullptr;  // null: absent. Inputs are never written through this.
   DType dtype = DType::f32;
   std::int64_t batch = 0, head = 0, token = 0;
-  std::int64_t key = 0;  // of a mask: between keys
+  std::int64_t key = 0;  // of a mask: the stride of keys
 
   ONEPASS_HD explicit operator bool() const { return data != nullptr; }
   ONEPASS_HD std::int64_t offset(std::int64_t b, std::int64_t h, std::int64_t t) const {
@@ -29,7 +29,7 @@ struct Heads {
   }
 };
 
-// Integers, one or one more a batch.
+// Integers: one length per sequence, or batch + 1 offsets.
 struct Places {
   const void* data = nullptr;
   DType dtype = DType::i32;
@@ -40,12 +40,12 @@ struct Places {
   }
 };
 
-// Where the pages of a sequence are: row b of the table.
+// The block table: row b holds the pages of sequence b.
 struct Pages {
   const std::int32_t* table = nullptr;
   std::int64_t stride = 0;  // between the rows of the table
-  std::int64_t size = 1;    // tokens a page
-  std::int64_t count = 0;   // pages that there are
+  std::int64_t size = 1;    // tokens per page
+  std::int64_t count = 0;   // pages of k and v
   bool checked = false;
 
   ONEPASS_HD explicit operator bool() const { return table != nullptr; }
@@ -54,14 +54,14 @@ struct Pages {
 struct AttentionArgs {
   std::int64_t batch = 0;
   std::int64_t heads = 0, kv_heads = 0;
-  std::int64_t queries = 0;  // of a sequence, at most; all of them together: tokens of q
-  std::int64_t keys = 0;     // the same of k; in pages: what the table has room for
+  std::int64_t queries = 0;  // per sequence; with offsets, the tokens of q
+  std::int64_t keys = 0;     // likewise of k; paged: the keys that the table has room for
   int dim = 0;
 
-  Heads q, k, v, o;  // in pages, `batch` of k and v is the stride between pages
+  Heads q, k, v, o;  // paged: `batch` of k and v is the stride between pages
   Heads lse;
   Heads additive, boolean;  // tokens are queries, and `key` is the stride along them
-  Heads alibi, sinks;       // one a head
+  Heads alibi, sinks;       // one value per head
   Places q_offsets, kv_offsets, lengths;
   Pages pages;
 
@@ -69,10 +69,10 @@ struct AttentionArgs {
   double softcap = 0;
   bool causal = false;
   std::int64_t window_left = -1, window_right = -1;
-  std::int64_t split = 0;  // keys a part, as asked for; what is done is the plan's
+  std::int64_t split = 0;  // keys per partition, as the caller asked; the plan decides
 
-  Queue queue;                     // of a GPU op,
-  std::byte* workspace = nullptr;  // and plan.scratch_bytes of the GPU's memory
+  Queue queue;                     // on a GPU
+  std::byte* workspace = nullptr;  // on a GPU: plan.scratch_bytes of its memory
 };
 
 // A sequence of the batch: where its tokens begin and how many there are.
@@ -81,8 +81,9 @@ struct Sequence {
   std::int64_t k_first, keys;
 };
 
-// Of tensor masks, query q of the sequence is token q_first + q, and key t is k_first + t.
-// Numbers that cannot be are taken for the nearest that can: nothing is read outside the tensors.
+// The tokens of sequence b. In tensor masks, query q of the sequence is token q_first + q, and key
+// t is token k_first + t. Invalid offsets and lengths are clamped, so that nothing outside the
+// tensors is read.
 ONEPASS_HD inline Sequence sequence_of(const AttentionArgs& a, std::int64_t b) {
   Sequence s{0, a.queries, 0, a.keys};
   const auto between = [b](const Places& places, std::int64_t tokens, std::int64_t& first,
@@ -96,7 +97,7 @@ ONEPASS_HD inline Sequence sequence_of(const AttentionArgs& a, std::int64_t b) {
   return s;
 }
 
-// Where key t of a sequence lies in k or v, in elements. Its page must be there.
+// The offset of key t of a sequence in k or v, in elements. Its page must exist.
 ONEPASS_HD inline std::int64_t key_offset(const AttentionArgs& a, const Sequence& s,
                                           const Heads& operand, std::int64_t b,
                                           std::int64_t kv_head, std::int64_t t) {
@@ -105,7 +106,7 @@ ONEPASS_HD inline std::int64_t key_offset(const AttentionArgs& a, const Sequence
   return operand.offset(page, kv_head, t % a.pages.size);
 }
 
-// The key that a query stands at: the end of the sequence is the end of both.
+// The key that a query stands at: the last query stands at the last key.
 ONEPASS_HD inline std::int64_t own_key(const Sequence& s, std::int64_t q) {
   return q + s.keys - s.queries;
 }
@@ -127,9 +128,9 @@ ONEPASS_HD inline Keys live_keys(const AttentionArgs& a, const Sequence& s, std:
   return keys;
 }
 
-// The same for a whole sequence, as kernels want it: in 32 bits.
+// What the queries of a sequence see, in 32 bits for kernels.
 ONEPASS_HD inline ops::attention::Sight sight_of(const AttentionArgs& a, const Sequence& s) {
-  // As many keys before a query as there are, or as many after it as there are queries, are all.
+  // A window as long as the sequence hides nothing.
   const auto at_most = [](std::int64_t window, std::int64_t all) {
     return static_cast<int>(window < all ? window : all);
   };

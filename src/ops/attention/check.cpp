@@ -42,7 +42,7 @@ Heads lay(const TensorRef& t, int token) {
           .token = t.strides[at]};
 }
 
-// batch + 1 places, or one a batch.
+// batch + 1 offsets, or one length per sequence.
 Status lay_places(std::string_view argument, const TensorRef& t, std::int64_t count, Places& out) {
   if (!t.present()) return {};
   ONEPASS_TRY(check_tensor(argument, t, false, check_integers));
@@ -82,7 +82,7 @@ Status lay_mask(std::string_view argument, const TensorRef& t, const AttentionAr
   return {};
 }
 
-// One value a head, or one a batch and head.
+// One value per head, or per batch and head.
 Status lay_heads(std::string_view argument, const TensorRef& t, const AttentionArgs& args,
                  bool batches, Heads& out) {
   if (!t.present()) return {};
@@ -112,7 +112,7 @@ Status lay_lse(const TensorRef& lse, const TensorRef& q, Heads& out) {
   return {};
 }
 
-// Numbers and flags, which need no tensor to be judged by.
+// Numbers and flags, which are checked without a tensor.
 Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
   args.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(args.dim)));
   if (!std::isfinite(static_cast<float>(args.scale))) {
@@ -133,7 +133,7 @@ Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
   return {};
 }
 
-// The table, and how many keys it has room for.
+// The block table, and how many keys it has room for.
 Status lay_pages(const AttentionOptions& options, const TensorRef& k, AttentionArgs& args) {
   const TensorRef& t = options.pages;
   if (options.kv_offsets.present()) {
@@ -163,7 +163,7 @@ Status lay_pages(const AttentionOptions& options, const TensorRef& k, AttentionA
   return {};
 }
 
-// Heads, batch, tokens and dim of q, k and v, and whether they go together.
+// Heads, batch, tokens and dim of q, k and v, and whether they match.
 Status lay_inputs(const TensorRef& q, const TensorRef& k, const TensorRef& v,
                   const AttentionOptions& options, AttentionArgs& args) {
   const bool ragged_q = options.q_offsets.present();
@@ -207,7 +207,7 @@ Status lay_inputs(const TensorRef& q, const TensorRef& k, const TensorRef& v,
   return {};
 }
 
-// How many sequences there are: q says it, or its offsets do.
+// The number of sequences, from q or its offsets.
 Status lay_batch(const TensorRef& q, const TensorRef& k, const AttentionOptions& options,
                  AttentionArgs& args) {
   ONEPASS_TRY(lay_places("q_offsets", options.q_offsets, -1, args.q_offsets));

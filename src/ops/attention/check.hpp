@@ -1,5 +1,5 @@
-// From what a caller of attention passed to arguments that a kernel can trust, or a Status
-// that says why not.
+// Turns a caller's tensors and options of attention into arguments that a kernel can trust, or into
+// a Status that says why not.
 #pragma once
 
 #include "core/problem.hpp"
@@ -8,14 +8,14 @@
 
 namespace onepass {
 
-// Looks at no memory, so that it may be a GPU's.
+// Reads no element, so that tensors may be in GPU memory.
 Status check_attention(ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
                        const AttentionOptions& options, AttentionArgs& args);
 
-// What offsets, lengths and pages hold, on a CPU.
+// Checks the values of offsets, lengths and pages, on a CPU.
 Status check_attention_values(const AttentionArgs& args);
 
-// The facts the dispatcher needs.
+// Describes a checked call to the dispatcher.
 Problem describe(const AttentionArgs& args);
 
 }  // namespace onepass

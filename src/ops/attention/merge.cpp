@@ -36,7 +36,8 @@ Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor 
   ONEPASS_TRY(lay_lse("lse_a", lse_a, false, args.lse_a));
   ONEPASS_TRY(lay_lse("lse_b", lse_b, false, args.lse_b));
   if (lse.present()) ONEPASS_TRY(lay_lse("lse", lse, true, args.lse));
-  // o may be a or b, and lse one of theirs: a query's are read before they are written.
+  // o may be a or b, and lse may be lse_a or lse_b: each query's values are read before they are
+  // written.
   bool in_place = false;
   ONEPASS_TRY(check_overlaps({{"o", o}}, {{"lse_a", lse_a}, {"lse_b", lse_b}, {"lse", lse}},
                              {{"a", a}, {"b", b}}, in_place));

@@ -1,5 +1,5 @@
-// Two results of attention over different keys as one, by the algebra of core/state.hpp: an lse is
-// the logit of all that a run saw, and o its value.
+// Merges two results of attention over different keys by the algebra of core/state.hpp: each result
+// counts as one key, with its lse as the logit and its o as the value.
 #pragma once
 
 #include "core/state.hpp"
@@ -8,7 +8,7 @@
 
 namespace onepass {
 
-// What each of the two weighs in the whole, and the lse of that.
+// The weight of each result in the merged one, and the merged lse.
 template <class T>
 struct Shares {
   T a, b;
@@ -21,12 +21,12 @@ ONEPASS_HD inline Shares<T> shares(T lse_a, T lse_b) {
   return {weight(both, lse_a), weight(both, lse_b), logsumexp(both)};
 }
 
-// The tensors over a space whose rows are queries and whose columns are elements of o.
+// The tensors, over a space whose rows are queries and whose columns are elements of o.
 struct MergeArgs {
   RowSpace space;
   Operand a, b, o;
   Operand lse_a, lse_b, lse;
-  Queue queue;  // of a GPU op
+  Queue queue;  // on a GPU
 };
 
 Status check_merge(ConstTensor a, ConstTensor lse_a, ConstTensor b, ConstTensor lse_b, Tensor o,

@@ -1,4 +1,4 @@
-// What of attention on a GPU can be known without one: which keys a tile of queries sees.
+// Which keys a tile of queries sees: the part of attention on a GPU that tests need no GPU for.
 // Host and device.
 #pragma once
 
@@ -16,17 +16,17 @@ inline constexpr std::int64_t kMost32 = std::numeric_limits<int>::max() / 2;
 
 namespace onepass::ops::attention {
 
-// By value: what std::clamp refers to, a kernel would have in memory.
+// By value: the references of std::clamp would put the operands in a kernel's local memory.
 ONEPASS_HD constexpr int between(int low, int x, int high) {
   const int capped = x < high ? x : high;
   return capped > low ? capped : low;
 }
 
-// The keys that the masks by place leave to each query of a sequence.
+// The keys that causal and window masks leave visible to each query of a sequence.
 struct Sight {
   int queries = 0, keys = 0;
-  int before = -1,
-      after = -1;  // keys beside a query's own that it sees; −1: all. Causal: none after.
+  // Keys before and after its own that a query sees; −1: all. Causal: none after.
+  int before = -1, after = -1;
 
   ONEPASS_HD int own(int query) const { return query + keys - queries; }
   ONEPASS_HD int begin(int query) const {
@@ -37,12 +37,13 @@ struct Sight {
   }
 };
 
-// Of some queries: the keys that all of them see, and the first after the last that any does.
+// For some queries: the keys [begin, end) that all of them see, and `past`, from which on none of
+// them sees a key.
 struct SightOfRows {
   int begin, end;
   int past;
 
-  // Of so many keys from `first` on.
+  // Whether all queries see all of `count` keys from `first` on.
   ONEPASS_HD bool by_all(int first, int count) const {
     return first >= begin && first + count <= end;
   }
@@ -62,7 +63,7 @@ struct KeyTiles {
 
   ONEPASS_HD bool whole(int tile) const { return tile >= whole_begin && tile < whole_end; }
 
-  // Those of them that one of several parts has, each with so many tiles.
+  // The tiles that belong to one of several parts of `tiles` tiles each.
   ONEPASS_HD KeyTiles of_part(int part, int tiles) const {
     const int first = part * tiles;
     const int from = begin > first ? begin : first;

@@ -1,4 +1,4 @@
-// As ops/softmax/check.hpp, of cross-entropy.
+// The checks of cross-entropy, as those in ops/softmax/check.hpp.
 #pragma once
 
 #include "onepass/ops.hpp"
@@ -6,8 +6,8 @@
 
 namespace onepass {
 
-// `loss` must be absent from what a backward passes, `dloss`, `lse` and `dx` from a forward. A
-// backward with_loss has `loss` and `dx`.
+// A forward has no `dloss`, `lse` or `dx`; a backward has no `loss`. A backward with_loss has
+// `loss` and `dx`.
 struct CrossEntropyTensors {
   ConstTensor x{}, target{}, lse{}, dloss{};
   Tensor loss{}, dx{};
@@ -17,13 +17,13 @@ struct CrossEntropyTensors {
 Status check_cross_entropy(Op op, const CrossEntropyTensors& tensors,
                            const CrossEntropyOptions& options, RowArgs& args);
 
-// What a GPU's kernels reduce: losses, or of a gradient alone what a mean divides by.
+// What a GPU's kernels reduce: the losses or, for a gradient alone, the divisor of a mean.
 constexpr Reduction reduced_on_gpu(Op op, bool with_loss, Reduction wanted) {
   const bool losses = op == Op::cross_entropy || with_loss;
   return losses || wanted == Reduction::mean ? wanted : Reduction::none;
 }
 
-// The targets' own values, on a CPU only.
+// Checks the values of targets, on a CPU only.
 Status check_targets(const RowArgs& args);
 
 }  // namespace onepass

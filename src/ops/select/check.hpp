@@ -1,4 +1,4 @@
-// The checks of the ops that select from a row; `args` come as they were made.
+// The checks of the select ops. `args` must be fresh.
 #pragma once
 
 #include "ops/select/args.hpp"
@@ -12,10 +12,10 @@ Status check_sample(ConstTensor x, Tensor token, const SampleOptions& options, R
 Status check_gate(ConstTensor scores, Tensor weights, Tensor experts, const GateOptions& options,
                   RowArgs& args, Select& select);
 
-// What the dispatcher has to know. On a GPU no tensor's values can be looked at before.
+// Describes a checked call to the dispatcher. On a GPU it cannot read any tensor's values.
 Problem describe(const RowArgs& args, const Select& select, bool on_gpu);
 
-// What the tensors with a value a row hold, on a CPU.
+// Checks the values of tensors with one value per row, on a CPU.
 Status check_select_values(const RowArgs& args, const Select& select);
 
 }  // namespace onepass

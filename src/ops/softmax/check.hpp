@@ -1,5 +1,5 @@
-// From what a caller passed to arguments that a kernel can trust, or a Status that says why not.
-// Looks at no memory, so that it may be a GPU's. `args` come as they were made.
+// Turns a caller's tensors and options into arguments that a kernel can trust, or into a Status
+// that says why not. Reads no element, so that tensors may be in GPU memory. `args` must be fresh.
 #pragma once
 
 #include "onepass/ops.hpp"
@@ -7,7 +7,7 @@
 
 namespace onepass {
 
-// softmax, log_softmax, logsumexp.
+// For softmax, log_softmax and logsumexp.
 Status check_softmax(Op op, ConstTensor x, Tensor y, const SoftmaxOptions& options, RowArgs& args);
 
 Status check_backward(Op op, ConstTensor y, ConstTensor dy, Tensor dx,

@@ -20,7 +20,7 @@ void keep_weights(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons
   launch.resident = static_cast<double>(kept) <= room;
   launch.scratch_bytes = launch.resident ? kept : 0;
   say(reasons, launch.resident ? "weights stay in cache: " : "x is read twice: the weights take ",
-      kept, " bytes a thread, and there is room for ", static_cast<std::int64_t>(room));
+      kept, " bytes per thread, and there is room for ", static_cast<std::int64_t>(room));
 }
 
 void stream_stores(const Problem& p, const Machine& m, CpuLaunch& launch, Reasons* reasons) {

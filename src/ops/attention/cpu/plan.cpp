@@ -69,7 +69,7 @@ Plan CpuAttentionLaunch::plan() const {
 CpuAttentionLaunch plan_queries(const Problem& p, const Machine& m, Reasons* reasons) {
   CpuAttentionLaunch launch{.threads = attention_threads(p, m, reasons)};
   launch.scratch_bytes = static_cast<std::size_t>(p.cols) * sizeof(float);
-  say(reasons, "a query's scores: ", launch.scratch_bytes, " bytes a thread");
+  say(reasons, "a query's scores: ", launch.scratch_bytes, " bytes per thread");
   return launch;
 }
 
@@ -84,7 +84,7 @@ CpuAttentionLaunch plan_tiles(const Problem& p, const Machine& m, Reasons* reaso
   }
   launch.scratch_bytes = FlashLayout(p.attention.dim).bytes();
   say(reasons, "a tile's queries, keys, values and sums: ", launch.scratch_bytes,
-      " bytes a thread");
+      " bytes per thread");
   return launch;
 }
 

@@ -1,4 +1,4 @@
-// How attention runs on a CPU, as pure functions of problem and machine.
+// The launches of attention on a CPU, as pure functions of problem and machine.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 namespace onepass {
 
 struct CpuAttentionLaunch {
-  int threads = 1;                // workers in all
-  std::int64_t part_keys = 0;     // keys per part where they are cut; 0: they are not
-  int parts = 1;                  // of the longest sequence
-  std::int64_t tile_rows = 1;     // that a key is read for
-  std::size_t scratch_bytes = 0;  // per worker
+  int threads = 1;                // in all
+  std::int64_t part_keys = 0;     // split-KV: keys per part; 0: not split
+  int parts = 1;                  // parts of the longest sequence
+  std::int64_t tile_rows = 1;     // rows that share one read of a key
+  std::size_t scratch_bytes = 0;  // per thread
 
   Plan plan() const;
   bool operator==(const CpuAttentionLaunch&) const = default;
