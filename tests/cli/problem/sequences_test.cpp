@@ -14,7 +14,7 @@ namespace {
 
 std::vector<Case> workload(const std::string& name) {
   std::vector<Case> cases;
-  const std::string path = std::string(ONEPASS_SOURCE_DIR) + "/workloads/" + name;
+  const std::string path = ONEPASS_SOURCE_DIR "/workloads/" + name;
   const Status status = read_workload(path, Op::attention, cases);
   EXPECT_TRUE(status.ok()) << status.message();
   return cases;
