@@ -53,7 +53,7 @@ struct PackedRows {
   __device__ KeyTiles key_tiles(int first_row, int rows, int keys) const {
     const int last = between(0, first_row + rows, count()) - 1;
     const int first_query = query(first_row);
-    return key_tiles(sight, first_query, query(last) - first_query + 1, keys);
+    return attention::key_tiles(sight, first_query, query(last) - first_query + 1, keys);
   }
 };
 
