@@ -28,10 +28,11 @@ __device__ inline Word word_of(double z) {
   return bits ^ (static_cast<Word>(static_cast<long long>(bits) >> 63) | Word{1} << 63);
 }
 
-// An element that was selected.
+// An element that was selected. Loads and stores are of 16 bytes, none of them left unwritten.
 struct alignas(gpu_select::kEntryBytes) Entry {
   Word word;
   unsigned index;
+  unsigned zero = 0;
 };
 
 struct WideArgs {
