@@ -184,11 +184,12 @@ class Guess {
     if constexpr (kGroups == kWarp) {  // every warp for itself
       const unsigned word = shared_.largest[lane()];
       top = __reduce_max_sync(kAll, word);
-      return __reduce_min_sync(kAll, larger<kGroups>(shared_.largest, word) < Share ? word : kAll);
+      return __reduce_min_sync(kAll,
+                               count_larger<kGroups>(shared_.largest, word) < Share ? word : kAll);
     } else {  // every warp a part of them
       constexpr int kPart = kGroups / kLanes;
       const unsigned word = shared_.largest[thread() / kLanes];
-      int n = larger<kPart>(shared_.largest + thread() % kLanes * kPart, word);
+      int n = count_larger<kPart>(shared_.largest + thread() % kLanes * kPart, word);
       n = onepass::group_fold(n, Add<int>(), kLanes);
       const unsigned limit = __reduce_min_sync(kAll, n < Share ? word : kAll);
       const unsigned most = __reduce_max_sync(kAll, word);
@@ -198,21 +199,6 @@ class Guess {
       top = __reduce_max_sync(kAll, of_warp.top);
       return __reduce_min_sync(kAll, of_warp.limit);
     }
-  }
-
-  // How many of N words are larger.
-  template <int N>
-  __device__ static int larger(const unsigned* words, unsigned word) {
-    int x = 0, y = 0, z = 0, w = 0;  // for themselves, so that none waits for another
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {
-      const uint4 four = *reinterpret_cast<const uint4*>(words + i);
-      count_if_larger(x, four.x, word);
-      count_if_larger(y, four.y, word);
-      count_if_larger(z, four.z, word);
-      count_if_larger(w, four.w, word);
-    }
-    return (x + y) + (z + w);
   }
 
   // False where there is no room.
@@ -287,7 +273,7 @@ class Guess {
     unsigned* const words = reinterpret_cast<unsigned*>(shared_.ordered) + warp() * kWarp;
     words[lane()] = word;
     __syncwarp();
-    return __reduce_min_sync(kAll, larger<kWarp>(words, word) * each < k ? word : kAll);
+    return __reduce_min_sync(kAll, count_larger<kWarp>(words, word) * each < k ? word : kAll);
   }
 
   __device__ void keep_left(unsigned limit) const {

@@ -35,7 +35,7 @@ __device__ inline Key lowest_limit() {
   return static_cast<Key>(ordered(minus_infinity<float>())) << 32 | 0xFFFFFFFFU;
 }
 
-// One more if a > b. As a compiler has it, it takes a move besides.
+// Adds one if a > b. Written by the compiler, it takes a move besides.
 __device__ inline void count_if_larger(int& count, Key a, Key b) {
   asm("{.reg .pred p; setp.gt.u64 p, %1, %2; @p add.s32 %0, %0, 1;}"
       : "+r"(count)
@@ -45,6 +45,21 @@ __device__ inline void count_if_larger(int& count, unsigned a, unsigned b) {
   asm("{.reg .pred p; setp.gt.u32 p, %1, %2; @p add.s32 %0, %0, 1;}"
       : "+r"(count)
       : "r"(a), "r"(b));
+}
+
+// How many of N words, a multiple of four, are larger: four counts, so that none waits for another.
+template <int N>
+__device__ inline int count_larger(const unsigned* words, unsigned word) {
+  int x = 0, y = 0, z = 0, w = 0;
+#pragma unroll
+  for (int i = 0; i < N; i += 4) {
+    const uint4 four = *reinterpret_cast<const uint4*>(words + i);
+    count_if_larger(x, four.x, word);
+    count_if_larger(y, four.y, word);
+    count_if_larger(z, four.z, word);
+    count_if_larger(w, four.w, word);
+  }
+  return (x + y) + (z + w);
 }
 
 }  // namespace onepass
