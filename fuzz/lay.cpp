@@ -20,7 +20,7 @@ struct Rules {
   bool written = false;
   bool broadcasts = false;  // any dimension may be 1, and leading ones left out
   int dense = 0;            // so many of the last dimensions have stride 1
-  int kept_axis = -1;       // one value a row: the axis may be there, with extent 1
+  int kept_axis = -1;       // one value per row: the axis may be there, with extent 1
 };
 
 bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {

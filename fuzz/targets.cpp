@@ -136,7 +136,7 @@ Seeds results_seeds(const std::string&) {
           "CPU implementer : 0x41\nCPU part : 0xd40\n"};
 }
 
-// What ncu prints: names, units, and a line a launch.
+// What ncu prints: names, units, and a line per launch.
 Seeds ncu_seeds(const std::string&) {
   std::string names = "\"ID\",\"Kernel Name\"", units = "\"\",\"\"", values;
   for (const cli::Metric& metric : cli::ncu_metrics()) {

@@ -54,7 +54,7 @@ def table(title, rows, name, architectures, ptx):
 
 
 def kept(environment, totals, artifacts, units, families):
-    """The JSON, one row a line, so that a difference reads well."""
+    """The JSON, one row per line, so that a difference reads well."""
 
     def rows(items):
         return ",\n".join("  " + json.dumps(item, ensure_ascii=False) for item in items)

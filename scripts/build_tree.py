@@ -159,7 +159,7 @@ def architectures_of(row):
 
 
 def families_of(units, kernels):
-    """One row a family: its kernels and bytes, and its share, by bytes, of what its units
+    """One row per family: its kernels and bytes, and its share, by bytes, of what its units
     took to compile."""
     readable = gpu_code.demangled([name for _, _, name, _ in kernels])
     bytes_of_unit = collections.Counter()

@@ -1,4 +1,4 @@
-// JSON as our result files have it: a row a line, so that a diff shows which rows changed, and
+// JSON as our result files have it: a row per line, so that a diff shows which rows changed, and
 // measurements of four significant digits: more would be noise.
 #pragma once
 

@@ -294,7 +294,7 @@ TEST(GoodInputTest, AnyStrides) {
   for (const auto& [out_row, out_col] : outputs) {
     for (const auto& [row, col] : outputs) expect_strides_work(row, col, out_row, out_col);
     expect_strides_work(0, 1, out_row, out_col);  // one row, seen again and again
-    expect_strides_work(1, 0, out_row, out_col);  // one element a row
+    expect_strides_work(1, 0, out_row, out_col);  // one element per row
     expect_strides_work(0, 0, out_row, out_col);
     expect_strides_work(0, -1, out_row, out_col);
   }

@@ -74,7 +74,7 @@ inline std::string describe(const Problem& p, const Machine& m) {
   return text.str();
 }
 
-// At most one row a thread: its weights, rounded up to a grain, with room for a beginning that is
+// At most one row per thread: its weights, rounded up to a grain, with room for a beginning that is
 // not aligned, and one maximum a tile.
 inline double most_scratch(const Problem& p) {
   const std::int64_t weights = round_up(p.cols, kGrain) + kGrain;

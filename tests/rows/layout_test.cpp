@@ -110,8 +110,8 @@ TEST(TileTest, ByHand) {
   EXPECT_EQ(tiles[4].begin + tiles[4].count, 5000);
 }
 
-// What a worker does with its scratch, on paper: weights a tile, aligned as in the output, then the
-// tile's maximum. The plan reserves for a row of `cols`; masks may leave any part of it.
+// What a worker does with its scratch, on paper: weights per tile, aligned as in the output, then
+// the tile's maximum. The plan reserves for a row of `cols`; masks may leave any part of it.
 RC_GTEST_PROP(KeptTest, ScratchHoldsEveryWeightAndEveryMaximum, ()) {
   const Columns live = *any_range();
   const std::int64_t cols = live.end + *rc::gen::inRange<std::int64_t>(0, 300);

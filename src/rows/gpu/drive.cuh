@@ -131,7 +131,7 @@ class Group {
   int lane_, first_;
 };
 
-// 2^lanes_log lanes a row, R rows a group of them.
+// 2^lanes_log lanes per row, R rows a group of them.
 template <class Row, int P, int R>
 __global__ void __launch_bounds__(gpu_rows::kGroupThreads, groups_at_once<Row>(R))
     group_rows(const __grid_constant__ typename Row::Args args, int lanes_log) {
@@ -273,7 +273,7 @@ constexpr int blocks_at_once(int packs, bool is_long) {
   return is_long ? 2 : units <= 2 ? 4 : units <= 4 ? 3 : 2;
 }
 
-// A block a row, or a cluster of blocks, each with its chunk of `size` packs.
+// A block per row, or a cluster of blocks, each with its chunk of `size` packs.
 template <class Row, int P, bool Long>
 __global__ void __launch_bounds__(gpu_rows::kBlockThreads, blocks_at_once<Row>(P, Long))
     block_rows(const __grid_constant__ typename Row::Args args, int size, int staged) {

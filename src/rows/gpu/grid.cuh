@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(gpu_rows::kBlockThreads, gpu_rows::kBlocksAtOn
   stream_rows<Row, Long>(args, Team(slots, workspace, split), size, depth);
 }
 
-// Rows of any kind, without a row that is asked for ahead, in one block a processor: they
+// Rows of any kind, without a row that is asked for ahead, in one block per processor: they
 // take the registers.
 template <class Row>
 __global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)

@@ -22,7 +22,7 @@ inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
 inline constexpr int kFoldPacks = 8;  // and at a time of one that is only folded
 inline constexpr int kAnyPacks = 2;   // and of a row with any options
-inline constexpr int kBlocksAtOnce = 2;   // blocks a processor where rows follow one another
+inline constexpr int kBlocksAtOnce = 2;   // blocks per processor where rows follow one another
 inline constexpr int kStreamBytes = 128;  // of a row in a thread's registers there
 inline constexpr int kStreamTile = 2;     // packs that a thread takes at a time past those
 

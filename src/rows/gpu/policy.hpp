@@ -57,7 +57,7 @@ inline std::vector<Config> candidates(const Problem& p, const Machine& m) {
 
 // ---- the choice where nothing was measured ----------------------------------------------------
 
-// Short rows: four packs a lane as long as a group still reads 64 bytes side by side.
+// Short rows: four packs per lane as long as a group still reads 64 bytes side by side.
 inline Config best_group(const Problem& p, const Machine&) {
   const bool wide = packs(p) >= kGroupPacks * 4;
   return {Kernel::group, wide || is_general(p) ? kGroupPacks : 2};
@@ -107,7 +107,7 @@ inline Config one_block(const Problem& p, const Machine& m) {
 
 // ---- configs by name --------------------------------------------------------------------------
 
-// gpu_block:4, gpu_cluster:4:8: the packs a thread, and the blocks a row.
+// gpu_block:4, gpu_cluster:4:8: the packs per thread, and the blocks per row.
 inline std::string name_of(const Config& config) {
   std::string text = std::string(name_of(kind_of(config))) + ":" + std::to_string(config.packs);
   if (config.split > 1) text += ":" + std::to_string(config.split);

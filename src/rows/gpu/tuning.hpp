@@ -1,5 +1,5 @@
-// What was measured on a GPU: the quickest launch at points of a grid over rows and packs a row. A
-// problem takes the launch of the nearest point. As text, one point a line, it is what `onepass
+// What was measured on a GPU: the fastest launch at points of a grid over rows and packs per row. A
+// problem takes the launch of the nearest point. As text, one point per line, it is what `onepass
 // tune` writes and the library reads.
 #pragma once
 

@@ -95,7 +95,7 @@ TEST(AttentionLaunchTest, TheKernelFitsTheProblem) {
   EXPECT_EQ(choose(attention_problem(4, 16, 16, 4096, 4096, 128), ampere).variant(), "gpu_simt");
 }
 
-// As cudaOccupancyMaxActiveClusters says of an H200 with room for one block an SM, and for two.
+// As cudaOccupancyMaxActiveClusters says of an H200 with room for one block per SM, and for two.
 TEST(AttentionLaunchTest, ClustersLeaveSomeSmsOut) {
   using gpu_attention::clustered_blocks;
   EXPECT_EQ(clustered_blocks(132, 1), 132);

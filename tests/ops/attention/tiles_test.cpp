@@ -145,7 +145,7 @@ TEST(AttentionTilesTest, EveryTileHasOneBlock) {
 }
 
 // A causal sequence: tile t has t + 1 tiles of keys, and something to begin and to end with. 15.5
-// tiles a block, as 16384 tokens of 16 heads have on an H200.
+// tiles per block, as 16384 tokens of 16 heads have on an H200.
 TEST(AttentionTilesTest, BlocksUnderADiagonalAreDoneTogether) {
   constexpr int kBlocks = 132;
   constexpr double kOwn = 1.5;

@@ -17,7 +17,7 @@ inline Machine without_clusters() {
   return m;
 }
 
-// Less shared memory a block: an A100's, and that of GPUs for the desk.
+// Less shared memory per block: an A100's, and that of GPUs for the desk.
 inline Machine with_shared(int sm, int bytes) {
   Machine m = h200();
   m.gpu.sm = sm;

@@ -5,7 +5,7 @@
 //         share a tile. Few rows with many keys are cut: parts of the keys leave states and sums,
 //         which merge in the order of the parts.
 // Versus  cpu_naive: a key that is loaded serves all rows of a tile, and sums stay in registers.
-// Bytes   k and v once a tile, from L2 where a head's stay there; memory for a tile,
+// Bytes   k and v once per tile, from L2 where a head's stay there; memory for a tile,
 //         whatever the lengths.
 // Limits  none: every dtype, stride and option.
 // Proof   tests/ops/attention/attention_test.cpp, `onepass verify attention`; numbers: results/.

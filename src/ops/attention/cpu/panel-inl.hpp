@@ -20,7 +20,7 @@ namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // What makes z of a panel's scores of a block. Null: there is no such option. Keys count from the
-// block's first; a value a row, or one a key and row, as the scores lie.
+// block's first; a value per row, or one a key and row, as the scores lie.
 struct PanelOptions {
   float scale = 1;
   float cap = 0;

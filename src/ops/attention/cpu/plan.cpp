@@ -43,7 +43,7 @@ std::int64_t part_keys(const Problem& p, int threads, Reasons* reasons) {
   if (p.batch_invariant) {
     const bool cut = rows <= kFlashRows;
     say(reasons, cut ? "keys cut" : "keys whole", ": ", rows,
-        " rows a kv head, whatever the batch: batch_invariant");
+        " rows per kv head, whatever the batch: batch_invariant");
     return cut ? kInvariantPart : 0;
   }
   const std::int64_t tiles = a.kv_heads * (a.q_offsets ? 1 : a.batch) * ceil_div(rows, kFlashRows);

@@ -1,4 +1,4 @@
-// Two results of attention as one on a GPU: a warp a query.
+// Two results of attention as one on a GPU: a warp per query.
 
 #include <cuda_runtime.h>
 

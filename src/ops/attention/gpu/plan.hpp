@@ -21,7 +21,7 @@ std::string refuse_size(const AttentionFacts& a, const Launch& launch, const Mac
   }
   if (launch.blocks > kMost32) return "it would be " + std::to_string(launch.blocks) + " blocks";
   if (launch.shared_bytes > static_cast<std::size_t>(m.gpu.block_shared)) {
-    return "it needs " + std::to_string(launch.shared_bytes) + " bytes of shared memory a block";
+    return "it needs " + std::to_string(launch.shared_bytes) + " bytes of shared memory per block";
   }
   return {};
 }

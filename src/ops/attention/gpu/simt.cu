@@ -1,6 +1,6 @@
 // attention/gpu_simt: without tensor cores, in float32 throughout.
 //
-// Idea    a warp a row. Its lanes have a key each for the scores and some columns each for the
+// Idea    a warp per row. Its lanes have a key each for the scores and some columns each for the
 //         sums; the rows of a block share keys and values in shared memory, as floats.
 // Versus  gpu_flash: products of f32 are not rounded to 16 bits.
 // Bytes   q and o once; k and v once for eight rows.

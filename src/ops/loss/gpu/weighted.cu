@@ -1,7 +1,7 @@
 // loss/gpu_weighted: cross-entropy whose classes have weights, or probabilities as targets,
 // forward and backward.
 //
-// Idea    one kernel for rows of any length: a power of two of a warp's lanes a row, or a block,
+// Idea    one kernel for rows of any length: a power of two of a warp's lanes per row, or a block,
 //         which keeps it in shared memory until it is known.
 // Versus  gpu_group, gpu_block, gpu_grid: one instance a dtype in place of many. These
 //         options are rare.
@@ -22,7 +22,7 @@
 namespace onepass::ops::loss {
 namespace {
 
-// `lanes` threads a row: a power of two up to a warp, or all of the block. What is to be written
+// `lanes` threads per row: a power of two up to a warp, or all of the block. What is to be written
 // stays in shared memory, as far as `staged` packs.
 template <class Row>
 __global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)

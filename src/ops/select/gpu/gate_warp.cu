@@ -120,7 +120,7 @@ __device__ inline float reciprocal(float x) {
   return y;
 }
 
-// With eight lanes a row registers are worth more than a third block: there are seldom as many.
+// With eight lanes per row registers are worth more than a third block: there are seldom as many.
 constexpr int blocks_at_once(int lanes) { return lanes == 8 ? 2 : gpu_select::kGateBlocks; }
 
 // What a kernel is compiled for: one score, experts selected by it; or any score, with a

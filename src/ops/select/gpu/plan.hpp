@@ -176,7 +176,7 @@ inline SelectLaunch cluster_of(const Problem& p, const Machine& m, int split, in
   return part(p, m, split, threads, split);
 }
 
-// As many blocks a row as there are processors for, while each still has two packs a thread
+// As many blocks per row as there are processors for, while each still has two packs per thread
 // of a small block.
 constexpr int cluster_split(const Problem& p, const Machine& m) {
   int split = 1;
@@ -220,7 +220,7 @@ constexpr std::int64_t most_guessed(int split) {
 inline constexpr std::size_t kGuessAnswerBytes = 1 << 10;  // for what a kernel makes of the keys
 inline constexpr std::size_t kGuessBytes = 11 << 10;       // that its kernel declares
 
-// With as many packs a thread as it takes, whatever else a processor has to do.
+// With as many packs per thread as it takes, whatever else a processor has to do.
 inline SelectLaunch guess_of(const Problem& p, const Machine& m, int split) {
   SelectLaunch launch = part(p, m, split, kGuessThreads, split);
   if (!launch.general && launch.chunk > kFewPacks * launch.threads) {
@@ -278,7 +278,7 @@ inline SortLaunch sort(const Problem& p, const Machine&) {
   return launch;
 }
 
-// ---- float64: a block a row, digit by digit (wide.cu) -------------------------------------------
+// ---- float64: a block per row, digit by digit (wide.cu) -----------------------------------------
 
 inline constexpr int kWideDigits = 256;
 inline constexpr int kEntryBytes = 16;  // of the workspace, for an element and its index
@@ -291,7 +291,7 @@ inline SortLaunch wide(const Problem& p, const Machine& m) {
   return launch;
 }
 
-// ---- a few lanes a row: gates, and short rows ---------------------------------------------------
+// ---- a few lanes per row: gates, and short rows -------------------------------------------------
 
 inline constexpr int kGateThreads = 256;
 inline constexpr int kGateBlocks = 3;  // on a processor at least

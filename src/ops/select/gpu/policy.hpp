@@ -106,7 +106,7 @@ inline std::string refuse_guess(const Problem& p, const Machine& m) {
 
 using AnyLaunch = std::variant<SelectLaunch, StreamLaunch, LanesLaunch, SortLaunch>;
 
-// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks a row, threads a block -----
+// ---- launches by name: gpu_cluster:8:512, gpu_stream:1:64, …: blocks per row, threads per block -
 
 inline std::optional<AnyLaunch> launch_named(std::string_view text, const Problem& p,
                                              const Machine& m) {

@@ -3,7 +3,7 @@
 //
 // A row comes through shared memory in stages. Every thread folds its packs as a softmax does;
 // where their maximum is not above the limit, that one compare is all. The others' are noted, and
-// the block looks at the elements of noted packs, a thread a pack. Now and then, after one, two,
+// the block looks at the elements of noted packs, a thread per pack. Now and then, after one, two,
 // four stages and so on, it meets to raise the limit.
 #pragma once
 
@@ -293,7 +293,7 @@ class Part {
     }
   }
 
-  // The found packs' elements, a thread a pack; all is free afterwards.
+  // The found packs' elements, a thread per pack; all is free afterwards.
   __device__ void offer_found(BestKeys& best, const Stages<Row>& stages, int c, const int* found,
                               int n) const {
 #pragma unroll 1
@@ -349,7 +349,7 @@ struct CommonOf {
   double scale;                          // of dense rows; any others find it in their arguments
   EachRowAt<double, Place> temperature;  // of all
   float factor;                          // scale over the one temperature
-  int size;                              // packs a part
+  int size;                              // packs per part
   int stages;
 
   __device__ float factor_for(double t) const {

@@ -1,7 +1,7 @@
 // topk/gpu_sort: any K, by the key from which on there are K.
 //
-// Idea    a block a row: it reads the row until it knows that key, takes all keys from it on to the
-//         workspace and sorts them there.
+// Idea    a block per row: it reads the row until it knows that key, takes all keys from it on to
+//         the workspace and sorts them there.
 // Versus  gpu_block: no candidates, so no limit to K, at the price of more reads.
 // Bytes   x four times, from L2 where it stays there; K keys log² K times.
 // Limits  f32, f16, bf16; every option of the row ops.

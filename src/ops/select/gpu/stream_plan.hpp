@@ -87,7 +87,7 @@ inline StreamLaunch stream_cluster(const Problem& p, const Machine& m) {
   return stream_of(p, warps(split), split);
 }
 
-// As many warps a row as a processor has room for, all its rows at once. One has two thousand
+// As many warps per row as a processor has room for, all its rows at once. One has two thousand
 // columns at least where they are eight or more; where half of the room is taken by rows with a
 // warp each, a second one has to be worth meeting.
 inline StreamLaunch stream(const Problem& p, const Machine& m) {

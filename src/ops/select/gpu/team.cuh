@@ -14,7 +14,7 @@ namespace onepass::ops::select {
 // which has for each row a ticket, and for each part a tally and a segment.
 struct Meeting {
   std::byte* workspace = nullptr;
-  int parts = 1;  // of the grid: blocks a row
+  int parts = 1;  // of the grid: blocks per row
   int room = 0;   // keys of a segment, with the one that counts
   std::int64_t rows = 0;
 

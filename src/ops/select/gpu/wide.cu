@@ -1,7 +1,7 @@
 // topk/gpu_wide: the K largest of float64 rows, and the experts of float64 scores.
 //
-// Idea    a block a row: eight bits of the K-th largest at a time, from the highest down, until the
-//         elements from there on are K. These go to the workspace and are put in order.
+// Idea    a block per row: eight bits of the K-th largest at a time, from the highest down, until
+//         the elements from there on are K. These go to the workspace and are put in order.
 // Versus  gpu_sort: values of 64 bits have no room beside their index in one word. One kernel for
 //         all, and no candidates.
 // Bytes   x four to ten times, from L2 where it stays there; K pairs log² K times.
@@ -173,7 +173,7 @@ class WideRow {
     return {prefix, wanted, false};
   }
 
-  // The largest digit with which there are enough: one thread a digit, from the largest down.
+  // The largest digit with which there are enough: one thread per digit, from the largest down.
   __device__ void find_digit(unsigned wanted) const {
     const unsigned lane = thread() % 32;
     const bool has = thread() < gpu_select::kWideDigits;

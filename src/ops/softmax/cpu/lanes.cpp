@@ -1,4 +1,4 @@
-// softmax/cpu_lanes: the axis is not the innermost dimension; a row a lane.
+// softmax/cpu_lanes: the axis is not the innermost dimension; a row per lane.
 //
 // Idea    where neighbours in memory belong to neighbouring rows, a vector holds one column of as
 //         many rows as it has lanes: no lane ever needs another, and the merge is a vector merge.

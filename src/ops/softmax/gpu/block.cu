@@ -2,8 +2,8 @@
 //
 // Idea    gpu_group, two levels higher: warps meet in shared memory, blocks of a cluster in each
 //         other's. A row of 262,144 columns is still read once; a single row has up to 16 SMs.
-// Versus  08_register_shared_extreme: longer rows by more blocks instead of more memory a block, so
-//         that several blocks fit an SM and one computes while another loads.
+// Versus  08_register_shared_extreme: longer rows by more blocks instead of more memory per block,
+//         so that several blocks fit an SM and one computes while another loads.
 // Bytes   x once, y once.
 // Limits  rows that 16 blocks hold in registers (sm_90; one block before it); every op, dtype and
 //         option of the forward ops.

@@ -1,7 +1,7 @@
-// softmax/gpu_group: short rows, a few lanes each, several rows a warp.
+// softmax/gpu_group: short rows, a few lanes each, several rows per warp.
 //
-// Idea    16 bytes a lane: a row of 32 bf16 is four lanes, and a warp has eight rows on their way.
-//         A group of lanes folds with shuffles alone.
+// Idea    16 bytes per lane: a row of 32 bf16 is four lanes, and a warp has eight rows on their
+//         way. A group of lanes folds with shuffles alone.
 // Versus  06_register_packed: no block, no barrier, no shared memory.
 // Bytes   x once, y once.
 // Limits  rows that a warp holds in registers; every op, dtype and option of the forward ops.

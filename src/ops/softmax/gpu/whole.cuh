@@ -105,7 +105,7 @@ class WholeRow {
 constexpr int whole_groups_at_once(int kept) { return kept > 16 ? 4 : 5; }
 constexpr int whole_blocks_at_once(int kept) { return kept > 32 ? 1 : kept > 16 ? 2 : 3; }
 
-// 2^lanes_log lanes a row, R rows a group of lanes: what group_rows is to any row.
+// 2^lanes_log lanes per row, R rows a group of lanes: what group_rows is to any row.
 template <class Row, int P, int R>
 __global__ void __launch_bounds__(gpu_rows::kGroupThreads, whole_groups_at_once(R* P* Row::kLanes))
     whole_groups(const __grid_constant__ FlatArgs args, int lanes_log) {
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(gpu_rows::kGroupThreads, whole_groups_at_once(
   }
 }
 
-// A block a row, or a cluster of blocks, each with its chunk of `size` packs: block_rows.
+// A block per row, or a cluster of blocks, each with its chunk of `size` packs: block_rows.
 template <class Row, int P, bool Clusters>
 __global__ void __launch_bounds__(gpu_rows::kBlockThreads, whole_blocks_at_once(P* Row::kLanes))
     whole_blocks(const __grid_constant__ FlatArgs args, int size) {

@@ -1,6 +1,6 @@
 // softmax/09_two_pass_vector: rows of any length, the second read from L2 where it still is there.
 //
-// Idea    05_online with the rescaling once for several packs instead of once an element.
+// Idea    05_online with the rescaling once for several packs instead of once per element.
 // Versus  08_register_shared_extreme: no limit on the row, and blocks small enough that one can
 //         compute while another waits; x is read twice.
 // Bytes   x twice, y once. All rows in flight together are what L2 must hold for the second read.

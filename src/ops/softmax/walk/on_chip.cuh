@@ -1,5 +1,5 @@
 // A row that a block holds on chip: the first packs in shared memory, the rest in registers. They
-// are held as they came, 16 bits an element where x has 16; so each is exponentiated twice.
+// are held as they came, 16 bits per element where x has 16; so each is exponentiated twice.
 #pragma once
 
 #include "merge/block.cuh"

@@ -43,7 +43,7 @@ constexpr int threads_for_cols(std::int64_t cols) {
   return cols <= 4096 ? 256 : cols <= 16384 ? 512 : 1024;
 }
 
-// vec4 folds through shared memory, one float a thread.
+// vec4 folds through shared memory, one float per thread.
 inline WalkLaunch vec4(const Problem& p, const Machine&) {
   const int threads = threads_for_cols(p.cols);
   return block_a_row(p, threads, sizeof(float) * static_cast<std::size_t>(threads));
@@ -62,7 +62,7 @@ inline WalkLaunch two_pass_vector(const Problem& p, const Machine&) {
 inline constexpr std::int64_t kRegisterCols = 8192;
 inline constexpr int kRegisterPacks = 8;  // most packs a thread holds
 
-// The fewest packs a thread (1, 2, 4 or 8) with which a block of up to 512 threads holds the row.
+// The fewest packs per thread (1, 2, 4 or 8) with which a block of up to 512 threads holds the row.
 constexpr int packs_a_thread(std::int64_t packs) {
   int each = 1;
   while (each < kRegisterPacks && packs > 512 * each) each *= 2;
@@ -89,7 +89,7 @@ inline constexpr std::int64_t kMediumCols = 32768;
 inline constexpr std::int64_t kMediumShared = 32 << 10;
 
 inline WalkLaunch register_shared_medium(const Problem& p, const Machine&) {
-  // Four packs a thread, two of them in shared memory; of longer rows more, in registers.
+  // Four packs per thread, two of them in shared memory; of longer rows more, in registers.
   const int threads = whole_warps(ceil_div(most_packs(p.cols, p.in), 4), 1024);
   return on_chip(p, threads, std::min<std::int64_t>(2 * threads, kMediumShared / kPackBytes));
 }
@@ -112,7 +112,7 @@ constexpr std::int64_t extreme_cols(DType dtype, const Machine& m) {
 
 // ---- rows over blocks -------------------------------------------------------------------------
 
-inline constexpr std::int64_t kFewestPacks = 1024;  // a chunk: four packs a thread
+inline constexpr std::int64_t kFewestPacks = 1024;  // a chunk: four packs per thread
 
 // Chunks a row, so that all blocks together fill the processors, and no chunk is too small.
 constexpr int chunks(const Problem& p, std::int64_t blocks) {

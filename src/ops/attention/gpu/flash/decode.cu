@@ -5,10 +5,10 @@
 //         own keys on their way: the warps of a block take tiles of keys in turn and join what
 //         they found in shared memory. Where blocks are fewer than SMs, keys are cut into parts
 //         that a second launch joins.
-// Versus  gpu_flash: the same kernel with one warp a team, which is what the memory wants when
+// Versus  gpu_flash: the same kernel with one warp per team, which is what the memory wants when
 //         there is little to compute.
 // Bytes   k and v once; the parts' sums once more.
-// Limits  as gpu_flash; up to 16 rows a kv head.
+// Limits  as gpu_flash; up to 16 rows per kv head.
 // Proof   `onepass verify attention`; numbers: results/h200/attention.json.
 //
 // The kernel is mainloop.cuh's; dim_*.cu compile it.

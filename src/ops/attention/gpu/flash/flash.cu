@@ -2,11 +2,11 @@
 //
 // Idea    a block has 64 or 128 rows in shared memory and registers, and walks over tiles of 64 or
 //         128 keys. While the scores of a tile are computed its values come, and while these are
-//         summed the next keys do: two blocks an SM hide what is left. Where tiles of rows are few,
-//         blocks of a cluster (sm_90) share the keys of each.
+//         summed the next keys do: two blocks per SM hide what is left. Where tiles of rows are
+//         few, blocks of a cluster (sm_90) share the keys of each.
 // Versus  03_flash_wmma: operands by ldmatrix from swizzled rows and never twice, copies that
 //         no warp waits for, the scores stay in registers.
-// Bytes   q and o once; k and v once a tile of rows.
+// Bytes   q and o once; k and v once per tile of rows.
 // Limits  sm_80; f16, bf16; every option, any dim, any stride.
 // Proof   `onepass verify attention`; numbers: results/h200/attention_mma.json.
 //

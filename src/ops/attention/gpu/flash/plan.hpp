@@ -218,7 +218,7 @@ inline std::string refuse_mma(const Problem& p, const Machine& m) {
 inline std::string refuse_decode(const Problem& p, const Machine& m) {
   if (std::string no = refuse_tensor_cores(p, m); !no.empty()) return no;
   if (p.attention.queries * p.attention.group() > kFewRows || p.attention.q_offsets) {
-    return "it takes up to 16 rows a kv head, all sequences alike";
+    return "it takes up to 16 rows per kv head, all sequences alike";
   }
   return refuse_size(p.attention, decode(p, m), m);
 }
