@@ -134,6 +134,12 @@ def skipped(why):
     return 0
 
 
+def rewriting(tree):
+    """The command that writes the budget from this tree."""
+    release = tree.resolve() == ROOT / "build/release"
+    return f"make build-report{'' if release else f' TREE={tree}'} ARGS=--write-budget"
+
+
 def check(arguments, environment, units):
     written_with, budget = load_budget(arguments.budget)
     if written_with["nvcc"] != environment["nvcc"]:
@@ -155,13 +161,13 @@ def check(arguments, environment, units):
     for note in notes:
         print(f"build-report: note: {note}")
     if notes:
-        print("build-report: note: rewrite the budget: `make build-report ARGS=--write-budget`")
+        print(f"build-report: note: rewrite the budget: `{rewriting(arguments.tree)}`")
     for problem in problems:
         print(f"build-report: {problem}", file=sys.stderr)
     if problems:
         print(
-            "build-report: over budget; make it smaller, or `make build-report ARGS=--write-budget`"
-            " and say why in the commit",
+            "build-report: over budget, or without one: make it smaller, or "
+            f"`{rewriting(arguments.tree)}` and say why in the commit",
             file=sys.stderr,
         )
         return 1

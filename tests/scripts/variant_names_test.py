@@ -35,7 +35,7 @@ class Names(unittest.TestCase):
 
     def test_the_function_has_the_name_of_its_variant(self):
         for folder, name, runs in entries():
-            self.assertIn(runs, functions_of(name), f"{folder.name}: {name}")
+            self.assertIn(runs, functions_of(name), f"{folder.name}: variant {name} runs {runs}")
 
     def test_the_file_has_the_name_of_its_function(self):
         for folder, name, runs in entries():
@@ -43,7 +43,8 @@ class Names(unittest.TestCase):
             files = [
                 path for end in ("cpp", "cu") for path in folder.glob(f"{device}/**/{stem}.{end}")
             ]
-            self.assertEqual(len(files), 1, f"{folder.name}: {name}")
+            place = f"{folder.relative_to(ROOT)}/{device}/**/{stem}.cpp or .cu"
+            self.assertEqual(len(files), 1, f"{runs} of variant {name} has no file {place}")
             self.assertIn(f"Status {runs}(", files[0].read_text())
 
 
