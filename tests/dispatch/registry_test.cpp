@@ -134,6 +134,17 @@ TEST(RegistryTest, OfThoseThatShipAndCanRunAProblemOneDoesNotYield) {
   }
 }
 
+TEST(RegistryTest, EveryVariantRefusesTheOtherDevice) {
+  for (const Op op : kAllOps) {
+    for (const Problem& p : any_problems(op)) {
+      for (const Variant& v : variants(op)) {
+        const Machine& other = v.device == Device::cpu ? kGpu : kCpu;
+        ASSERT_NE(v.refuses(p, other), "") << name(op) << ' ' << v.name;
+      }
+    }
+  }
+}
+
 TEST(RegistryTest, AnOldNameIsAnsweredWithTodays) {
   const auto said = [](Op op, std::string_view name) {
     return no_such_variant(op, name).message();

@@ -1,9 +1,9 @@
 // attention/02_fused_tuned: the same kernel, made for the machine.
 //
 // Idea    256 threads per block, so that eight blocks share an SM and some of them load while
-//         others fold. A thread has eight neighbouring scores: two loads of 16 bytes, one store of 16. It
-//         exponentiates them against their own maximum, once each, and merges the state of all
-//         eight; a weight is one 2^x and one product.
+//         others fold. A thread has eight neighbouring scores: two loads of 16 bytes, one store of
+//         16. It exponentiates them against their own maximum, once each, and merges the state of
+//         all eight; a weight is one 2^x and one product.
 // Versus  01_fused_softmax: the same bytes, fewer instructions, more of them at a time. The
 //         products do not change.
 // Bytes   as 01_fused_softmax.
