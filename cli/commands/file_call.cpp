@@ -1,7 +1,5 @@
 #include "cli/commands/file_call.hpp"
 
-#include <ranges>
-
 #include "cli/ops/driver.hpp"
 
 namespace onepass::cli {
@@ -35,7 +33,8 @@ Status FileCall::run() {
   }
   const Context context = Context::cpu(problem.threads);
   Status status = driver.run(context, problem, tensors, problem.variant, nullptr);
-  for (const ArraySpec& spec : specs | std::views::reverse) {
+  for (auto at = specs.rbegin(); at != specs.rend(); ++at) {
+    const ArraySpec& spec = *at;
     const std::string& path = paths[spec.id];
     if (!status.ok()) return status;
     if (spec.access != Access::output || path.empty()) continue;
