@@ -1,7 +1,6 @@
 #include "dispatch/choose.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -46,31 +45,53 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return text;
 }
 
-// Each reason once, with the variants that have it.
-using ByReason = std::vector<std::pair<std::string, std::vector<std::string>>>;
-ByReason by_reason(const std::vector<std::pair<std::string, std::string>>& variants) {
-  ByReason all;
-  for (const auto& [name, why] : variants) {
-    const auto same = std::ranges::find(all, why, &ByReason::value_type::first);
-    if (same == all.end()) {
-      all.push_back({why, {name}});
+// Each text once, with the variants it is said of.
+using Said = std::vector<std::pair<std::string, std::vector<std::string>>>;
+void add(Said& said, const std::string& text, std::string_view variant) {
+  auto at = std::ranges::find(said, text, &Said::value_type::first);
+  if (at == said.end()) at = said.insert(at, {text, {}});
+  at->second.emplace_back(variant);
+}
+
+// The variant that ships, can run the problem and does not yield. Null: nothing can run it.
+const Variant* best_variant(const Problem& p, const Machine& m) {
+  for (const Variant& v : variants(p.op)) {
+    if (!ships(v, m) || !v.refuses(p, m).empty()) continue;
+    if (v.yields == nullptr || !v.yields(p, m, nullptr)) return &v;
+  }
+  return nullptr;
+}
+
+// Why it is the best, and why the others that can run the problem are not.
+void say_why(const Variant& best, const Problem& p, const Machine& m, Reasons& reasons) {
+  std::string reason;
+  Said others;
+  for (const Variant& v : variants(p.op)) {
+    if (!ships(v, m) || !v.refuses(p, m).empty()) continue;
+    Reasons why;
+    if (v.yields != nullptr) v.yields(p, m, &why);
+    const std::string text = why.empty() ? std::string(v.idea) : joined(why, "; ");
+    if (&v == &best) {
+      reason = text;
     } else {
-      same->second.push_back(name);
+      add(others, text, v.name);
     }
   }
-  return all;
+  say(&reasons, best.name, ": ", reason);
+  for (const auto& [text, names] : others) {
+    say(&reasons, "not ", joined(names, ", "), text == reason ? "" : ": " + text);
+  }
 }
 
 // Why nothing that ships can run a problem.
 std::string refusals(const Problem& p, const Machine& m) {
-  std::vector<std::pair<std::string, std::string>> each;
+  Said all;
   for (const Variant& v : variants(p.op)) {
-    if (ships(v, m)) each.emplace_back(v.name, v.refuses(p, m));
+    if (ships(v, m)) add(all, v.refuses(p, m), v.name);
   }
-  const ByReason all = by_reason(each);
   std::vector<std::string> texts;
-  for (const auto& [why, names] : all) {
-    texts.push_back(all.size() == 1 ? why : joined(names, ", ") + ": " + why);
+  for (const auto& [text, names] : all) {
+    texts.push_back(all.size() == 1 ? text : joined(names, ", ") + ": " + text);
   }
   return "nothing runs this: " + std::string(name(p.op)) + ": " + joined(texts, "; ");
 }
@@ -101,34 +122,12 @@ Plan Decision::plan() const {
 }
 
 Decision choose(const Problem& problem, const Machine& machine, Reasons* reasons) {
-  const Variant* best = nullptr;
-  std::string reason;  // why it is the best
-  std::vector<std::pair<std::string, std::string>>
-      others;  // that can run it, too, and why they yield
-  for (const Variant& v : variants(problem.op)) {
-    if (!ships(v, machine) || !v.refuses(problem, machine).empty()) continue;
-    Reasons why;
-    const bool yields =
-        v.yields != nullptr && v.yields(problem, machine, reasons != nullptr ? &why : nullptr);
-    if (!yields) best = &v;
-    if (reasons == nullptr) {
-      if (yields) continue;
-      break;
-    }
-    if (yields) {
-      others.emplace_back(v.name, joined(why, "; "));
-    } else {
-      reason = why.empty() ? std::string(v.idea) : joined(why, "; ");
-    }
-  }
+  const Variant* best = best_variant(problem, machine);
   if (best == nullptr) {
     if (reasons != nullptr) reasons->push_back(refusals(problem, machine));
     return {};
   }
-  say(reasons, best->name, ": ", reason);
-  for (const auto& [why, names] : by_reason(others)) {
-    say(reasons, "not ", joined(names, ", "), why == reason ? "" : ": " + why);
-  }
+  if (reasons != nullptr) say_why(*best, problem, machine, *reasons);
   return decided(*best, best->plan(problem, machine, reasons), problem, reasons);
 }
 

@@ -44,13 +44,11 @@ Best best(const Problem& p, const Machine& m) {
 
 Kind best_kind(const Problem& p, const Machine& m, Reasons* why) {
   const Best chosen = best(p, m);
-  const std::string_view columns = p.batch_invariant ? ", by the columns alone" : "";
-  if (chosen.measured) {
-    say(why, name_of(chosen.config), " was the fastest at the nearest point of the tuning table",
-        columns);
-  } else {
-    say(why, name_of(chosen.config), " follows from the machine's limits", columns,
-        ": no measured point is near");
+  if (why != nullptr) {  // names are made for nothing else
+    say(why, name_of(chosen.config),
+        chosen.measured ? " was the fastest at the nearest point of the tuning table"
+                        : " follows from the machine's limits: no measured point is near",
+        p.batch_invariant ? ", by the columns alone" : "");
   }
   return kind_of(chosen.config);
 }

@@ -112,7 +112,7 @@ struct GridLaunch {
 };
 
 constexpr std::string_view name_of(const BlockLaunch& launch) {
-  return launch.cluster > 1 ? "gpu_cluster" : "gpu_block";
+  return name_of(launch.cluster > 1 ? Kind::cluster : Kind::block);
 }
 
 using RowLaunch = std::variant<GroupLaunch, BlockLaunch, GridLaunch>;
