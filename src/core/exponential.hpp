@@ -40,4 +40,8 @@ ONEPASS_HD inline float exponential(float x, float k) {
 
 ONEPASS_HD inline double exponential(double x) { return std::exp(x); }
 
+// The same where it is computed once for many elements: a double's, of 53 instructions, by a call.
+ONEPASS_HD inline float exponential_once(float x) { return exponential(x); }
+ONEPASS_HD_ONCE inline double exponential_once(double x) { return exponential(x); }
+
 }  // namespace onepass

@@ -46,7 +46,7 @@ ONEPASS_HD inline State<T> leaf(T x) {
 // The factor that rescales the sum of a state to a larger maximum.
 template <class T>
 ONEPASS_HD inline T rescale(T high, T low) {
-  return exponential(low - shift(high));
+  return exponential_once(low - shift(high));
 }
 
 // The larger maximum first, so that a compiler that fuses the product and the sum cannot tell the
