@@ -77,9 +77,26 @@ __device__ inline AttentionArgs usual(AttentionArgs a) {
   a.additive = a.boolean = a.alibi = a.sinks = {};
   a.q_offsets = a.kv_offsets = a.lengths = {};
   a.pages = {};
-  a.o.dtype = std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16;
+  a.q.dtype = a.o.dtype = std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16;
   a.lse.dtype = DType::f32;
   return a;
+}
+
+// Elements of 16 bits whose format only the call knows: what is not usual has one kernel for both.
+struct Either16 {
+  std::uint16_t bits;
+};
+
+// Calls body(Type<Stored>), of Either16 with the format that it is.
+template <class Stored, class Body>
+__device__ inline void as_stored(const AttentionArgs& a, Body body) {
+  if constexpr (!std::is_same_v<Stored, Either16>) {
+    body(Type<Stored>{});
+  } else if (a.q.dtype == DType::bf16) {
+    body(Type<BF16>{});
+  } else {
+    body(Type<F16>{});
+  }
 }
 
 // What turns a row's scores into logits, where they are not only scaled.
@@ -189,8 +206,7 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
   const bool there = row < rows.count();
   const std::int64_t at =
       a.o.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)) + column;
-  const bool narrow = a.o.dtype == (std::is_same_v<Stored, BF16> ? DType::bf16 : DType::f16);
-  if (!aligned || !narrow) {
+  if (!aligned || a.o.dtype != a.q.dtype) {
     constexpr int kCount = 8;
     static_assert(Size % (2 * kCount) == 0);
 #pragma unroll
@@ -206,10 +222,12 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
     return;
   }
   unsigned words[Size / 4];
+  as_stored<Stored>(a, [&]<class As>(Type<As>) {
 #pragma unroll
-  for (int i = 0; i < Size / 4; ++i) {
-    words[i] = narrow_pair<Stored>(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
-  }
+    for (int i = 0; i < Size / 4; ++i) {
+      words[i] = narrow_pair<As>(o[4 * i + 2 * r] * by, o[4 * i + 2 * r + 1] * by);
+    }
+  });
   gather_eights(words);
   const int own = lane % 2 * 8 + lane / 2 * 4;
   auto* to = static_cast<Stored*>(a.o.data) + at + own;

@@ -174,7 +174,9 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       for (float& x : s[t]) x = 0;
     }
     if (Shape::kHeld > 0 && begins) mma::hold<Shape::kDim>(held, own_q);
-    mma::scores<Stored, Shape::kDim, Shape::kHeld>(s, held, own_q, k);
+    as_stored<Stored>(a, [&]<class As>(Type<As>) {
+      mma::scores<As, Shape::kDim, Shape::kHeld>(s, held, own_q, k);
+    });
     if (!Shape::kAlone) mma::wait<0>();
     sync();  // no warp needs the keys; where there are more warps, values are here
     next >= keys.begin ? load_k(next) : mma::commit();
@@ -189,13 +191,15 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       online[t].absorb(s[t], by);
       if (Shape::kFull && online[t].never()) __trap();  // nothing from below comes before it
       shrink<true>(o[t], by);
-      narrow_weights<Stored>(s[t], weights[t]);
+      as_stored<Stored>(a, [&]<class As>(Type<As>) { narrow_weights<As>(s[t], weights[t]); });
     }
     if (Shape::kAlone) {
       mma::wait<1>();
       __syncwarp();
     }
-    mma::sums<Stored, Shape::kColumns>(o, weights, v);
+    as_stored<Stored>(a, [&]<class As>(Type<As>) {
+      mma::sums<As, Shape::kColumns>(o, weights, v);
+    });
     if (Shape::kAlone) {
       __syncwarp();
       next >= keys.begin ? load_v(next) : mma::commit();
@@ -268,11 +272,11 @@ inline bool takes_usual(const AttentionArgs& a, const gpu_attention::FlashLaunch
   return planned.aligned && is_usual(a);
 }
 
-// What is not usual goes through one kernel, clusters or not.
+// What is not usual goes through one kernel, of either dtype, with clusters or without.
 template <class Stored, class Shape>
 auto kernel_for(bool usual, bool clusters) {
   if constexpr (!Shape::kTwice) {
-    if (!usual) return flash_kernel<Stored, Shape, false, Shape::kShares>;
+    if (!usual) return flash_kernel<Either16, Shape, false, Shape::kShares>;
   }
   return clusters ? flash_kernel<Stored, Shape, true, Shape::kShares>
                   : flash_kernel<Stored, Shape, true, false>;
