@@ -33,9 +33,9 @@ struct Operand {
   ONEPASS_HD explicit operator bool() const { return data != nullptr; }
 };
 
-// Element offset of column 0 of a row.
-ONEPASS_HD_ONCE inline std::int64_t row_offset(const RowSpace& space, const Operand& operand,
-                                               std::int64_t row) {
+// The address of column 0 of a row.
+ONEPASS_HD_ONCE inline void* row_data(const RowSpace& space, const Operand& operand,
+                                      std::int64_t row) {
   std::int64_t offset = 0;
 #ifdef __CUDA_ARCH__
 #pragma unroll 1  // rows seldom have more than one dimension
@@ -44,13 +44,9 @@ ONEPASS_HD_ONCE inline std::int64_t row_offset(const RowSpace& space, const Oper
     offset += (row % space.extent[i]) * operand.row_strides[i];
     row /= space.extent[i];
   }
-  return offset + row * operand.row_strides[0];
-}
-
-// The address of column 0 of a row.
-ONEPASS_HD inline void* row_data(const RowSpace& space, const Operand& operand, std::int64_t row) {
+  offset += row * operand.row_strides[0];
   return static_cast<std::byte*>(operand.data) +
-         row_offset(space, operand, row) * static_cast<std::int64_t>(size_of(operand.dtype));
+         offset * static_cast<std::int64_t>(size_of(operand.dtype));
 }
 
 // The element in a column of a row, of any dtype; an operand with one value per row has it in

@@ -20,6 +20,15 @@ inline constexpr int kPackBytes = 16;
 
 constexpr int pack_lanes(DType dtype) { return kPackBytes / static_cast<int>(size_of(dtype)); }
 
+// A row of any kind is taken in as many elements at a time for every dtype that is computed in
+// float: one kernel reads them all. These are its packs, of up to two accesses.
+constexpr int any_lanes(DType dtype) { return dtype == DType::f64 ? 2 : 8; }
+
+// The most of them that a row can touch. `aligned` rows begin at a multiple of 16 bytes.
+constexpr std::int64_t most_any_packs(std::int64_t cols, DType dtype, bool aligned = false) {
+  return cols == 0 ? 0 : ceil_div(cols + (aligned ? 0 : pack_lanes(dtype) - 1), any_lanes(dtype));
+}
+
 // The most packs that a row can touch. `aligned` rows begin with a pack.
 constexpr std::int64_t most_packs(std::int64_t cols, DType dtype, bool aligned = false) {
   const int lanes = pack_lanes(dtype);

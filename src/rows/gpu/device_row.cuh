@@ -73,26 +73,44 @@ class DensePacks {
   const Pack<Stored>* data_;
 };
 
-// The packs of any row: elements may lie apart, and only some of them take part.
-template <class Stored>
+// The bits of all elements of a pack.
+template <int Lanes>
+inline constexpr unsigned kAllOf = (1U << Lanes) - 1;
+
+// Elements of any row as they lie in memory, as many as go into a T each.
+template <class T>
+struct alignas(16) AnyPack {
+  static constexpr int kLanes = any_lanes(sizeof(T) == 8 ? DType::f64 : DType::f32);
+  static constexpr int kWords = kLanes * static_cast<int>(sizeof(T) / 4);
+  unsigned word[kWords];
+};
+
+// The packs of any row that is computed in T: elements may lie apart, only some of them take part,
+// and only the call knows their dtype.
+template <class T>
 class PackReader {
  public:
-  static constexpr int kLanes = Pack<Stored>::kLanes;
+  static constexpr int kLanes = AnyPack<T>::kLanes;
 
   // With a stride, elements lie apart, and a pack is only a number of them.
-  __device__ PackReader(const void* row, std::int64_t stride, Reach reach, std::int64_t cols,
+  __device__ PackReader(const RowSpace& space, const Operand& operand, std::int64_t row,
                         Columns live)
-      : stride_(stride),
-        skew_(stride == 1 ? past_boundary<Stored>(row) : 0),
-        first_(static_cast<const Stored*>(row) - skew_),
-        packs_(static_cast<int>((skew_ + cols + kLanes - 1) / kLanes)),
-        begin_(skew_ + live.begin),
-        end_(skew_ + live.end) {
-    const auto* start = reinterpret_cast<const std::byte*>(first_);
-    lowest_ = start >= reach.begin ? 0 : 1;
-    highest_ = stride_ != 1                                     ? 0
-               : start + packs_ * std::int64_t{16} <= reach.end ? packs_
-                                                                : packs_ - 1;
+      : stride_(operand.col_stride),
+        dtype_(operand.dtype),
+        bytes_(static_cast<int>(size_of(operand.dtype))) {
+    const auto* data = static_cast<const std::byte*>(row_data(space, operand, row));
+    const auto past = static_cast<int>(reinterpret_cast<std::uintptr_t>(data) % kPackBytes);
+    skew_ = stride_ == 1 ? past / bytes_ : 0;
+    first_ = data - skew_ * bytes_;
+    packs_ = static_cast<int>((skew_ + space.cols + kLanes - 1) / kLanes);
+    begin_ = skew_ + live.begin;
+    end_ = skew_ + live.end;
+    live_begin_ = static_cast<int>((begin_ + kLanes - 1) / kLanes);
+    live_end_ = static_cast<int>(end_ / kLanes);
+    const Reach reach = reach_of(space, operand);
+    lowest_ = first_ >= reach.begin ? 0 : 1;
+    const std::byte* end = first_ + std::int64_t{packs_} * kLanes * bytes_;
+    highest_ = stride_ != 1 ? 0 : end <= reach.end ? packs_ : packs_ - 1;
   }
 
   __device__ int packs() const { return packs_; }
@@ -101,25 +119,47 @@ class PackReader {
   __device__ std::int64_t column(int i) const { return std::int64_t{i} * kLanes - skew_; }
 
   // Pack i; what is in it of no element is anything.
-  __device__ Pack<Stored> load(int i) const {
-    Pack<Stored> pack{};
+  __device__ AnyPack<T> load(int i) const {
     const unsigned live = taking_part(i);
-    if (live == 0) return pack;
-    const Stored* from = first_ + std::int64_t{i} * kLanes * stride_;
-    if (i >= lowest_ && i < highest_) return *reinterpret_cast<const Pack<Stored>*>(from);
-#pragma unroll
-    for (int k = 0; k < kLanes; ++k) {
-      if (live >> k & 1) set_element(pack.word, k, from[k * stride_]);
+    if (live == 0) return {};
+    if (i < lowest_ || i >= highest_) {
+      return load_each(address(std::int64_t{i} * kLanes), stride_, dtype_, live);
+    }
+    AnyPack<T> pack{};
+    using Access = Pack<T>;
+    const auto* accesses =
+        reinterpret_cast<const Access*>(first_ + std::int64_t{i} * (kLanes * bytes_));
+    auto* to = reinterpret_cast<Access*>(&pack);
+    to[0] = accesses[0];
+    if constexpr (sizeof(AnyPack<T>) > sizeof(Access)) {
+      if (dtype_ == DType::f32) to[1] = accesses[1];
     }
     return pack;
   }
 
+  // The elements of a pack.
+  __device__ void values(const AnyPack<T>& pack, T (&z)[kLanes]) const {
+    if constexpr (std::is_same_v<T, double>) {
+      widen_as<double>(pack, z);
+    } else {
+      switch (dtype_) {
+        case DType::f16: return widen_as<F16>(pack, z);
+        case DType::bf16: return widen_as<BF16>(pack, z);
+        default: return widen_as<float>(pack, z);
+      }
+    }
+  }
+
   __device__ bool live(std::int64_t c) const { return c + skew_ >= begin_ && c + skew_ < end_; }
-  __device__ Compute<Stored> at(std::int64_t c) const {
-    return widen(first_[(c + skew_) * stride_]);
+  __device__ T at(std::int64_t c) const {
+    const std::byte* from = address(c + skew_);
+    if (bytes_ != 2) return *reinterpret_cast<const T*>(from);
+    const auto bits = *reinterpret_cast<const std::uint16_t*>(from);
+    return dtype_ == DType::bf16 ? widen(BF16{bits}) : widen(F16{bits});
   }
   // A bit for each element of pack i that takes part.
   __device__ unsigned taking_part(int i) const {
+    if (i >= live_begin_ && i < live_end_) return kAllOf<kLanes>;
     const std::int64_t first = std::int64_t{i} * kLanes;
     const auto bits_before = [first](std::int64_t element) {
       return (1U << static_cast<int>(
@@ -130,12 +170,45 @@ class PackReader {
   }
 
  private:
+  __device__ const std::byte* address(std::int64_t element) const {
+    return first_ + element * stride_ * bytes_;
+  }
+
+  template <class Stored>
+  __device__ static void widen_as(const AnyPack<T>& pack, T (&z)[kLanes]) {
+#pragma unroll
+    for (int k = 0; k < kLanes; ++k) z[k] = widened<Stored>(pack.word, k);
+  }
+
+  // The elements whose bit is set, one by one.
+  __device__ __noinline__ static AnyPack<T> load_each(const std::byte* from, std::int64_t stride,
+                                                      DType dtype, unsigned live) {
+    AnyPack<T> pack{};
+    const auto set = [&]<class Stored>(const Stored* typed) {
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k, typed += stride) {
+        if (live >> k & 1) set_element(pack.word, k, *typed);
+      }
+    };
+    if constexpr (std::is_same_v<T, double>) {
+      set(reinterpret_cast<const double*>(from));
+    } else if (dtype == DType::f32) {
+      set(reinterpret_cast<const float*>(from));
+    } else {  // F16 or BF16: the bits are the same
+      set(reinterpret_cast<const F16*>(from));
+    }
+    return pack;
+  }
+
   std::int64_t stride_;
+  DType dtype_;
+  int bytes_;  // of an element
   int skew_;
-  const Stored* first_;
+  const std::byte* first_;
   int packs_;
   std::int64_t begin_, end_;
-  int lowest_, highest_;  // packs that can be loaded whole
+  int live_begin_, live_end_;  // packs whose elements all take part
+  int lowest_, highest_;       // packs that can be loaded whole
 };
 
 // Values of a dense row's packs and edges to a dense row of the output.
@@ -173,21 +246,19 @@ class DenseStore {
   bool aligned_;  // the input's packs are packs here
 };
 
-// The same where only the call knows dtype and strides.
-template <class In>
+// The same where only the call knows dtype and strides, for a row that is computed in T.
+template <class T>
 class AnyStore {
  public:
-  static constexpr int kLanes = Pack<In>::kLanes;
+  static constexpr int kLanes = AnyPack<T>::kLanes;
 
   // `first` is the column of pack 0's first element.
   __device__ AnyStore(void* row, DType dtype, std::int64_t stride, std::int64_t cols,
                       std::int64_t first)
       : row_(row), dtype_(dtype), stride_(stride), cols_(cols), first_(first) {}
 
-  template <class T>
   __device__ static void put_at(std::int64_t, T) {}
 
-  template <class T>
   __device__ void put(int i, const T (&values)[kLanes]) const {
     Values<T, kLanes> pack;
 #pragma unroll
@@ -196,7 +267,6 @@ class AnyStore {
   }
 
  private:
-  template <class T>
   __device__ __noinline__ static void put_pack(AnyStore own, int i, Values<T, kLanes> pack) {
     switch (own.dtype_) {
       case DType::f16: return own.put_as<F16>(i, pack.z);
@@ -206,7 +276,7 @@ class AnyStore {
     }
   }
 
-  template <class Out, class T>
+  template <class Out>
   __device__ void put_as(int i, const T (&values)[kLanes]) const {
     constexpr int kBytes = kLanes * static_cast<int>(sizeof(Out));
     constexpr int kAccess = kBytes < 16 ? kBytes : 16;
@@ -239,7 +309,7 @@ class AnyStore {
   std::int64_t first_;
 };
 
-// Out = void: only the call knows it.
+// Out = void: only the call knows it, and In is what the row is computed in.
 template <class In, class Out>
 using StoreFor = std::conditional_t<std::is_void_v<Out>, AnyStore<In>, DenseStore<In, Out>>;
 

@@ -23,8 +23,8 @@ Args args_for(const RowArgs& args) {
   }
 }
 
-// Calls body(Type<Row>): the usual pairs of dtypes without options are compiled as such, everything
-// else takes any.
+// Calls body(Type<Row>): the usual pairs of dtypes without options are compiled as such. All else
+// is any row, of which there is one for what is computed in float and one for double.
 template <class Rows, class Body>
 Status with_row(const RowArgs& args, bool general, Body body) {
   const auto as = [&]<class In, class Out>(Type<In>, Type<Out>) {
@@ -32,26 +32,15 @@ Status with_row(const RowArgs& args, bool general, Body body) {
   };
   const DType in = args.y ? args.y.dtype : args.logits.x.dtype;
   const DType out = traffic(args.op).writes > 0 ? args.out.dtype : in;
-  const bool same = !general && out == in;
-  const bool wider = !general && out == DType::f32;
-  switch (in) {
-    case DType::f16:
-      if (same) return as(Type<F16>{}, Type<F16>{});
-      if constexpr (Rows::kWidens) {
-        if (wider) return as(Type<F16>{}, Type<float>{});
-      }
-      return as(Type<F16>{}, Type<void>{});
-    case DType::bf16:
-      if (same) return as(Type<BF16>{}, Type<BF16>{});
-      if constexpr (Rows::kWidens) {
-        if (wider) return as(Type<BF16>{}, Type<float>{});
-      }
-      return as(Type<BF16>{}, Type<void>{});
-    case DType::f64: return as(Type<double>{}, Type<void>{});
-    default:
-      if (same) return as(Type<float>{}, Type<float>{});
-      return as(Type<float>{}, Type<void>{});
+  const bool wider = out == DType::f32;
+  if (in == DType::f64) return as(Type<double>{}, Type<void>{});
+  if (general || (out != in && !(Rows::kWidens && wider))) return as(Type<float>{}, Type<void>{});
+  if (in == DType::f32) return as(Type<float>{}, Type<float>{});
+  if constexpr (Rows::kWidens) {
+    if (wider && in == DType::f16) return as(Type<F16>{}, Type<float>{});
+    if (wider) return as(Type<BF16>{}, Type<float>{});
   }
+  return in == DType::f16 ? as(Type<F16>{}, Type<F16>{}) : as(Type<BF16>{}, Type<BF16>{});
 }
 
 // Where a planned launch goes, and how large it is.

@@ -118,7 +118,12 @@ class Transform {
       return apply(*this, x, c, live);
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) x.z[k] = live >> k & 1 ? x.z[k] * inner_ : minus_infinity<T>();
+    for (T& z : x.z) z *= inner_;
+    if (live == kAllOf<N>) return x;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if ((live >> k & 1) == 0) x.z[k] = minus_infinity<T>();
+    }
     return x;
   }
 
@@ -238,23 +243,22 @@ class DenseLogits {
   DensePacks<In> packs_;
 };
 
-// A row with any options, of any strides: the logits are kept, each computed once.
-template <class In>
+// A row with any options, of any strides and dtype, computed in Float: the logits are kept, each
+// computed once.
+template <class Float>
 class AnyLogits {
  public:
   using Args = RowArgs;
-  using T = Compute<In>;
-  using Stored = Pack<In>;
-  static constexpr int kLanes = Pack<In>::kLanes;
+  using T = Float;
+  using Stored = AnyPack<T>;
+  static constexpr int kLanes = AnyPack<T>::kLanes;
   using Held = Values<T, kLanes>;
   using Edge = T;
 
   __device__ AnyLogits(const RowArgs& args, std::int64_t row)
       : AnyLogits(args, row, row_temperature(args.space, args.logits, row)) {}
   __device__ AnyLogits(const RowArgs& args, std::int64_t row, double temperature)
-      : x_(row_data(args.space, args.logits.x, row), args.logits.x.col_stride,
-           reach_of(args.space, args.logits.x), args.space.cols,
-           live_columns(args.space, args.logits, row)),
+      : x_(args.space, args.logits.x, row, live_columns(args.space, args.logits, row)),
         cols_(args.space.cols),
         transform_(args, row, temperature) {}
 
@@ -277,7 +281,7 @@ class AnyLogits {
 
   __device__ Held hold(const Stored& stored, int i, int end) const {
     Held held;
-    widen({stored}, held.z);
+    x_.values(stored, held.z);
     return transform_.of(held, x_.column(i), i < end ? x_.taking_part(i) : 0);
   }
 
@@ -295,17 +299,18 @@ class AnyLogits {
   }
 
   template <class Out>
-  __device__ AnyStore<In> store(void* row, const Operand& to) const {
+  __device__ AnyStore<T> store(void* row, const Operand& to) const {
     return {row, to.dtype, to.col_stride, cols_, x_.column(0)};
   }
 
  private:
-  PackReader<In> x_;
+  PackReader<T> x_;
   std::int64_t cols_;
   Transform<T> transform_;
 };
 
-// Out is the stored type of the output, void where only the call knows it: then the row is any.
+// In and Out are the stored types. Where only the call knows them the row is any: Out is void, and
+// In what it is computed in.
 template <class In, class Out>
 using LogitsFor = std::conditional_t<std::is_void_v<Out>, AnyLogits<In>, DenseLogits<In>>;
 

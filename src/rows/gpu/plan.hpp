@@ -131,7 +131,7 @@ constexpr bool is_general(const Problem& p) {
 // partial, and elements that lie apart are counted as if it began with a pack.
 constexpr std::int64_t packs(const Problem& p) {
   if (!is_general(p)) return p.cols / pack_lanes(p.in);
-  return most_packs(p.cols, p.in, p.aligned_rows);
+  return most_any_packs(p.cols, p.in, p.aligned_rows);
 }
 
 constexpr bool writes_rows(const Problem& p) { return traffic(p.op).writes > 0; }
@@ -144,7 +144,7 @@ constexpr int loop_packs(const Problem& p) {
 // A pack as a block keeps it in shared memory: as it is stored, or the values a general
 // row has made of it.
 constexpr std::int64_t held_bytes(const Problem& p) {
-  const auto values = static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
+  const auto values = static_cast<std::int64_t>(any_lanes(p.in) * size_of(compute_type(p.in)));
   return traffic(p.op).reads * (is_general(p) ? values : kPackBytes);
 }
 

@@ -11,12 +11,12 @@ namespace onepass::gpu_rows {
 inline constexpr int kWeightedPacks = 2;  // a thread has on their way at a time
 
 constexpr std::int64_t weighted_packs(const Problem& p) {
-  return std::max<std::int64_t>(1, most_packs(p.cols, p.in, p.aligned_rows));
+  return std::max<std::int64_t>(1, most_any_packs(p.cols, p.in, p.aligned_rows));
 }
 
 // A pack as it is kept until the row is known: its logits, and the shares of its classes.
 constexpr std::int64_t weighted_bytes(const Problem& p) {
-  return 2 * static_cast<std::int64_t>(pack_lanes(p.in) * size_of(compute_type(p.in)));
+  return 2 * static_cast<std::int64_t>(any_lanes(p.in) * size_of(compute_type(p.in)));
 }
 
 struct WeightedLaunch {

@@ -83,20 +83,16 @@ __global__ void __launch_bounds__(gpu_rows::kBlockThreads, 1)
   }
 }
 
-template <class In>
+template <class T>
 Status run_rows(const RowArgs& args, const gpu_rows::WeightedLaunch& weighted) {
-  using Row = WeightedRow<In>;
+  using Row = WeightedRow<T>;
   return launch_rows(weighted_rows<Row>, "gpu_weighted", args, weighted, weighted.row_threads,
                      weighted.staged);
 }
 
 Status run_any(const RowArgs& args, const gpu_rows::WeightedLaunch& weighted) {
-  switch (args.logits.x.dtype) {
-    case DType::f16: return run_rows<F16>(args, weighted);
-    case DType::bf16: return run_rows<BF16>(args, weighted);
-    case DType::f64: return run_rows<double>(args, weighted);
-    default: return run_rows<float>(args, weighted);
-  }
+  return args.logits.x.dtype == DType::f64 ? run_rows<double>(args, weighted)
+                                           : run_rows<float>(args, weighted);
 }
 
 }  // namespace

@@ -90,12 +90,12 @@ __device__ __noinline__ Values<T, N> neighbours_at(MaskRow row, std::int64_t fir
 }
 
 // Like the rows of rows/gpu/drive.cuh, but folds know which packs they have.
-template <class In>
+template <class Float>
 class WeightedRow {
  public:
   using Args = RowArgs;
-  using Logits = AnyLogits<In>;
-  using T = typename Logits::T;
+  using T = Float;
+  using Logits = AnyLogits<T>;
   using Stored = typename Logits::Stored;
   using Join = MergeShares<T>;
   using Partial = Shares<State<T>>;
@@ -182,7 +182,7 @@ class WeightedRow {
     T hit;           // what the target has less
     bool zero;       // ignored, or fully masked
     int pack, lane;  // where the target is
-    AnyStore<In> store;
+    AnyStore<T> store;
   };
 
   __device__ Scale scale(Partial total) const {

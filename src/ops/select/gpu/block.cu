@@ -42,13 +42,11 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
 }  // namespace
 
 Status gpu_block(const RowArgs& args, const gpu_select::SelectLaunch& select) {
-  return with_stored(args, [&]<class In>(Type<In>) {
-    return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
-      using Place = typename Row::Place;
-      return launch_select(block_rows<Row>, "topk", args, select,
-                           common_of<Place>(args, temperature_of(args), select),
-                           outputs_of<Place>(args));
-    });
+  return with_select_row(args, select.general, select.packs, [&]<class Row>(Type<Row>) {
+    using Place = typename Row::Place;
+    return launch_select(block_rows<Row>, "topk", args, select,
+                         common_of<Place>(args, temperature_of(args), select),
+                         outputs_of<Place>(args));
   });
 }
 

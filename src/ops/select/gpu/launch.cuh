@@ -10,12 +10,19 @@ namespace onepass::ops::select {
 // Calls body(Type<Row>) with the row of a stored type that a launch takes, of up to so many
 // packs per thread.
 template <class In, int MostPacks = gpu_select::kManyPacks, class Body>
-Status with_select_row_of(bool general, int packs, Body body) {
-  if (general) return body(Type<SelectRow<In, void>>{});
+Status with_dense_row_of(int packs, Body body) {
   if constexpr (MostPacks == gpu_select::kManyPacks) {
     if (packs == MostPacks) return body(Type<SelectRow<In, In, MostPacks>>{});
   }
   return body(Type<SelectRow<In, In>>{});
+}
+
+// The same of every stored type; with any options, there is one row for them all.
+template <int MostPacks = gpu_select::kManyPacks, class Body>
+Status with_select_row(const RowArgs& args, bool general, int packs, Body body) {
+  if (general) return body(Type<SelectRow<float, void>>{});
+  return with_stored(
+      args, [&]<class In>(Type<In>) { return with_dense_row_of<In, MostPacks>(packs, body); });
 }
 
 template <class Place = Operand>

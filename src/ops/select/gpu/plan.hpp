@@ -45,7 +45,7 @@ constexpr int tile_bytes(int packs) { return packs == kGeneralPacks ? 64 : packs
 
 constexpr std::int64_t packs(const Problem& p) {
   const std::int64_t n =
-      is_general(p) ? most_packs(p.cols, p.in, p.aligned_rows) : p.cols / pack_lanes(p.in);
+      is_general(p) ? most_any_packs(p.cols, p.in, p.aligned_rows) : p.cols / pack_lanes(p.in);
   return std::max<std::int64_t>(n, 1);
 }
 

@@ -19,6 +19,7 @@
 namespace onepass::ops::select {
 
 Status gpu_sample_block(const RowArgs& args, const gpu_select::SelectLaunch& select) {
+  if (select.general) return gpu_sample_block_of<void>(args, select);
   return with_stored(args,
                      [&]<class In>(Type<In>) { return gpu_sample_block_of<In>(args, select); });
 }

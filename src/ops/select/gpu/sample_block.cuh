@@ -1,4 +1,4 @@
-// The kernel of sample_block.cu and its launch for rows of one stored type.
+// The kernel of sample_block.cu and its launch for dense rows of one stored type, or for any.
 #pragma once
 
 #include "ops/select/gpu/launch.cuh"
@@ -122,12 +122,17 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads, Row::kBlocksAtOnce)
 
 template <class In>
 Status gpu_sample_block_of(const RowArgs& args, const gpu_select::SelectLaunch& select) {
-  return with_select_row_of<In>(select.general, select.packs, [&]<class Row>(Type<Row>) {
+  const auto run = [&]<class Row>(Type<Row>) {
     using Place = typename Row::Place;
     return launch_select(sample_block_rows<Row>, "sample", args, select,
                          common_of<Place>(args, args.select->temperature, select),
                          sample_options<Place>(*args.select, args, select.most_candidates()));
-  });
+  };
+  if constexpr (std::is_void_v<In>) {
+    return run(Type<SelectRow<float, void>>{});
+  } else {
+    return with_dense_row_of<In>(select.packs, run);
+  }
 }
 
 }  // namespace onepass::ops::select

@@ -1,4 +1,4 @@
-// The kernels of sample_block.cu for rows stored as f16.
+// The kernels of sample_block.cu for dense rows stored as f16.
 
 #include "ops/select/gpu/sample_block.cuh"
 

@@ -86,19 +86,17 @@ __global__ void __launch_bounds__(gpu_select::kMostThreads)
 Status gpu_sort(const RowArgs& args, const gpu_select::SortLaunch& sort) {
   const TopkOutputs out = outputs_of(args);
   auto* keys = reinterpret_cast<Key*>(args.workspace);
-  return with_stored(args, [&]<class In>(Type<In>) {
-    const auto run = [&]<class Row>(Type<Row>) {
-      for (RowArgs some = args; some.first_row < args.end_row; some.first_row += sort.blocks) {
-        gpu_select::SortLaunch part = sort;
-        part.blocks = std::min(sort.blocks, args.end_row - some.first_row);
-        Status status = launch_rows(sort_rows<Row>, "gpu_sort", some, part,
-                                    common_of(some, temperature_of(args)), out, keys, sort.keys);
-        if (!status.ok()) return status;
-      }
-      return Status{};
-    };
-    return with_select_row_of<In, gpu_select::kFewPacks>(sort.general, 0, run);
-  });
+  const auto run = [&]<class Row>(Type<Row>) {
+    for (RowArgs some = args; some.first_row < args.end_row; some.first_row += sort.blocks) {
+      gpu_select::SortLaunch part = sort;
+      part.blocks = std::min(sort.blocks, args.end_row - some.first_row);
+      Status status = launch_rows(sort_rows<Row>, "gpu_sort", some, part,
+                                  common_of(some, temperature_of(args)), out, keys, sort.keys);
+      if (!status.ok()) return status;
+    }
+    return Status{};
+  };
+  return with_select_row<gpu_select::kFewPacks>(args, sort.general, 0, run);
 }
 
 }  // namespace onepass::ops::select

@@ -80,20 +80,19 @@ class DensePair {
 
 // With any options. Where a logit is hidden it has no say in the gradient: its terms are 0,
 // whatever lies there.
-template <class In>
+template <class Float>
 class AnyPair {
  public:
   using Args = RowArgs;
-  using T = Compute<In>;
-  static constexpr int kLanes = Pack<In>::kLanes;
-  using Stored = Pack<In>;
+  using T = Float;
+  static constexpr int kLanes = AnyPack<T>::kLanes;
+  using Stored = AnyPack<T>;
   struct Held {
     Values<T, kLanes> y, dy;
   };
 
   __device__ AnyPair(const RowArgs& args, std::int64_t row)
-      : y_(row_data(args.space, args.y, row), args.y.col_stride, reach_of(args.space, args.y),
-           args.space.cols, live_columns(args.space, args.logits, row)),
+      : y_(args.space, args.y, row, live_columns(args.space, args.logits, row)),
         dy_(args.space, args.dy, row),
         cols_(args.space.cols),
         slope_(args, row) {}
@@ -112,7 +111,7 @@ class AnyPair {
 
   __device__ Held hold(const Stored& stored, int i, int end) const {
     Values<T, kLanes> y;
-    widen({stored}, y.z);
+    y_.values(stored, y.z);
     return pair(y, dy_, slope_.boolean(), y_.column(i), i < end ? y_.taking_part(i) : 0);
   }
 
@@ -130,7 +129,7 @@ class AnyPair {
   }
 
   template <class Out>
-  __device__ AnyStore<In> store(void* row, const Operand& to) const {
+  __device__ AnyStore<T> store(void* row, const Operand& to) const {
     return {row, to.dtype, to.col_stride, cols_, y_.column(0)};
   }
 
@@ -144,7 +143,7 @@ class AnyPair {
     return {y, elements_at<T, kLanes>(dy.data, dy.dtype, c, dy.stride, live)};
   }
 
-  PackReader<In> y_;
+  PackReader<T> y_;
   MaskRow dy_;
   std::int64_t cols_;
   Slope<T> slope_;
