@@ -121,16 +121,16 @@ TEST(GpuTuningTest, TheDispatcherAsksIt) {
   EXPECT_EQ(packs(invariant), 8);  // as for many rows
 }
 
-// How a launch cuts a row: over lanes or blocks, and into packs.
-std::array<int, 3> cut_of(const Launch& launch) {
+// How a launch cuts a row: over lanes, or blocks and their threads, and into packs.
+std::array<int, 4> cut_of(const Launch& launch) {
   if (const auto* group = std::get_if<gpu_rows::GroupLaunch>(&launch)) {
-    return {group->row_threads, group->packs, 0};
+    return {group->row_threads, 0, group->packs, 0};
   }
   if (const auto* block = std::get_if<gpu_rows::BlockLaunch>(&launch)) {
-    return {block->cluster, block->packs, block->chunk};
+    return {block->cluster, block->threads, block->packs, block->chunk};
   }
   const auto& grid = std::get<gpu_rows::GridLaunch>(launch);
-  return {grid.split, grid.packs, grid.chunk};
+  return {grid.split, grid.threads, grid.packs, grid.chunk};
 }
 
 // However many rows: the same kernel, the same cut.
@@ -139,12 +139,16 @@ TEST(GpuTuningTest, BatchInvariantPlansAgree) {
     for (const std::int64_t cols : {7, 128, 1000, 4097, 50257, 300000, 4194304}) {
       Problem p = softmax_of(1, cols);
       p.batch_invariant = true;
-      const Decision one = choose(p, m);
-      for (const std::int64_t rows : {2, 64, 1000, 100000}) {
-        p.rows = rows;
-        const Decision many = choose(p, m);
-        EXPECT_EQ(many.variant(), one.variant());
-        EXPECT_EQ(cut_of(many.launch), cut_of(one.launch));
+      for (const bool plain : {true, false}) {
+        p.plain = plain;
+        p.rows = 1;
+        const Decision one = choose(p, m);
+        for (const std::int64_t rows : {2, 64, 1000, 100000}) {
+          p.rows = rows;
+          const Decision many = choose(p, m);
+          EXPECT_EQ(many.variant(), one.variant());
+          EXPECT_EQ(cut_of(many.launch), cut_of(one.launch)) << rows << " × " << cols;
+        }
       }
     }
   }

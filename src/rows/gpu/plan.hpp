@@ -18,6 +18,7 @@ namespace onepass::gpu_rows {
 inline constexpr int kGroupThreads = 256;  // a block of groups
 inline constexpr int kGroupPacks = 4;      // packs a lane has on its way, of one row or of several
 inline constexpr int kBlockThreads = 512;  // the largest block that holds a row
+inline constexpr int kSmallBlockThreads = 128;  // one of general rows, of which several fit
 inline constexpr int kMostCluster = 16;
 inline constexpr int kLoopPacks = 4;  // packs a thread holds of a row that goes on in shared memory
 inline constexpr int kFoldPacks = 8;  // and at a time of one that is only folded
@@ -175,13 +176,26 @@ inline GroupLaunch group_launch(const Problem& p, const Machine& m, int held) {
   return launch;
 }
 
+// Threads of a general row take so many registers that a processor has room for one large block,
+// which waits for its loads with nothing else to do. Where rows fill the GPU, blocks are small, if
+// shared memory then holds the rest of a chunk.
+constexpr bool wants_small_blocks(const Problem& p, const Machine& m, const BlockLaunch& launch) {
+  const std::int64_t resident = std::int64_t{m.gpu.processors} * kBlockThreads;
+  const bool fills = launch.blocks * launch.threads > resident || p.batch_invariant;
+  const std::int64_t rest = launch.chunk - kSmallBlockThreads * launch.packs;
+  return launch.general && fills && (rest <= stage_packs(p, m) || !writes_rows(p));
+}
+
 // A chunk of a row that is longer than the registers of its block goes on in shared memory.
-inline BlockLaunch block_launch(const Problem& p, int split, int held) {
+inline BlockLaunch block_launch(const Problem& p, const Machine& m, int split, int held) {
   const std::int64_t chunk = ceil_div(std::max<std::int64_t>(packs(p), 1), split);
   BlockLaunch launch{.cluster = split, .packs = held, .general = is_general(p)};
   launch.threads = whole_warps(ceil_div(chunk, held), kBlockThreads);
   launch.chunk = static_cast<int>(chunk);
   launch.blocks = p.rows * split;
+  if (wants_small_blocks(p, m, launch)) {
+    launch.threads = std::min(launch.threads, kSmallBlockThreads);
+  }
   const std::int64_t rest = chunk - std::int64_t{launch.threads} * held;
   launch.looped = launch.general || rest > 0;
   if (rest > 0 && writes_rows(p)) {
@@ -266,7 +280,7 @@ inline RowLaunch launch_of(const Config& config, const Problem& p, const Machine
       return launch;
     }
     case Kernel::block: {
-      BlockLaunch launch = block_launch(p, config.split, config.packs);
+      BlockLaunch launch = block_launch(p, m, config.split, config.packs);
       launch.whole = takes_whole(launch, p, m);
       return launch;
     }

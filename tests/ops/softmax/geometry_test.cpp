@@ -193,6 +193,23 @@ TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
   EXPECT_TRUE(block(40000).looped);
 }
 
+// As long as they are few, large ones; and where shared memory could not hold what small ones leave.
+TEST(GeometryTest, GeneralRowsThatFillTheGpuHaveSmallBlocks) {
+  const Machine& h200 = *find_machine("h200");
+  const auto threads = [&](std::int64_t rows, std::int64_t cols, bool batch_invariant = false) {
+    Problem p = problem_of(rows, cols, DType::bf16);
+    p.plain = false;
+    p.batch_invariant = batch_invariant;
+    return gpu_rows::block_launch(p, h200, 1, gpu_rows::kAnyPacks).threads;
+  };
+  EXPECT_EQ(threads(132, 8192), 512);
+  EXPECT_EQ(threads(133, 8192), 128);
+  EXPECT_EQ(threads(1, 8192, true), 128);
+  EXPECT_EQ(threads(4096, 500), 32);
+  EXPECT_EQ(threads(4096, 56000), 128);
+  EXPECT_EQ(threads(4096, 60000), 512);
+}
+
 TEST(GeometryTest, OneLongRowHasManyProcessors) {
   const Machine& h200 = *find_machine("h200");
   const Plan one = choose(problem_of(1, 50257, DType::f16), h200).plan();
