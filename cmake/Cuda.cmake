@@ -1,13 +1,7 @@
-# The CUDA switch. Sets ONEPASS_CUDA_ENABLED and ONEPASS_CUDA_SOURCES, and says in one line what
-# was decided. The language is enabled here, in the top directory, as CMake wants it.
+# The CUDA switch. Sets ONEPASS_CUDA_ENABLED and says in one line what was decided. The language is
+# enabled here, in the top directory, as CMake wants it.
 
 set(ONEPASS_CUDA_ENABLED OFF)
-file(GLOB_RECURSE ONEPASS_CUDA_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-# The steps of a walk are compiled together, by their op's walk.cu.
-list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX "/walk/[0-9]+_[a-z0-9_]+\\.cu$")
-if(NOT ONEPASS_WALK)
-  list(FILTER ONEPASS_CUDA_SOURCES EXCLUDE REGEX "/walk/walk\\.cu$")
-endif()
 
 if(NOT ONEPASS_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "ONEPASS_CUDA is '${ONEPASS_CUDA}': AUTO, ON or OFF")
@@ -26,10 +20,6 @@ if(NOT ONEPASS_NVCC AND NOT CMAKE_CUDA_COMPILER)
     message(FATAL_ERROR "ONEPASS_CUDA is ON, but nvcc was not found: put it on PATH or set CUDACXX")
   endif()
   message(STATUS "CUDA: nvcc not found, the GPU parts are left out")
-  return()
-endif()
-if(NOT ONEPASS_CUDA_SOURCES)
-  message(STATUS "CUDA: nvcc found, no CUDA sources yet")
   return()
 endif()
 

@@ -1,4 +1,4 @@
-"""The budget of the build: what each CUDA source may become, results/build/budget.json.
+"""The budget of the build: what each CUDA unit may become, results/build/budget.json.
 
 Kernels, bytes of machine code and lines of PTX come out the same wherever the same nvcc
 runs, so each is an upper limit, to the byte. Seconds do not: machines differ, and so does

@@ -4,7 +4,7 @@
 scripts/build_report.py                  per translation unit and per family of kernels
 scripts/build_report.py --json FILE      the same, kept
 scripts/build_report.py --kernels        every kernel, largest first
-scripts/build_report.py --check          exit 1 when a CUDA source outgrows
+scripts/build_report.py --check          exit 1 when a CUDA unit outgrows
                                          results/build/budget.json
 scripts/build_report.py --write-budget   writes that file from this build
 """
@@ -172,7 +172,7 @@ def check(arguments, environment, units):
         )
         return 1
     print(
-        f"build-report: {sum(map(build_budget.is_cuda, (unit for unit, _ in units)))} CUDA sources "
+        f"build-report: {sum(map(build_budget.is_cuda, (unit for unit, _ in units)))} CUDA units "
         f"within their budget ({', '.join(known)})"
     )
     return 0
@@ -206,7 +206,7 @@ def main():
     )
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
-        "--check", action="store_true", help="exit 1 when a CUDA source outgrows its budget"
+        "--check", action="store_true", help="exit 1 when a CUDA unit outgrows its budget"
     )
     action.add_argument(
         "--write-budget", action="store_true", help="write the budget from this build"

@@ -117,16 +117,20 @@ def commands(tree):
     return pairs
 
 
-def name_of(source, root):
-    """The source below the tree's root; below the file system's for one that the
-    build has written."""
-    return source.relative_to(root).as_posix() if source.is_relative_to(root) else source.as_posix()
+def name_of(source, tree, root):
+    """Of a source that the build has written its path below the tree, so that all trees
+    agree; else below the root, or below that of the file system."""
+    for folder in (tree, root):
+        if source.is_relative_to(folder):
+            return source.relative_to(folder).as_posix()
+    return source.as_posix()
 
 
 def units_of(tree, cuobjdump):
     """One row a translation unit, and the names and bytes of all kernels: (units, [(unit, arch,
     name, bytes)])."""
     root = root_of(tree)
+    written = pathlib.Path(cmake_value(tree, "CMakeCache.txt", "CMAKE_CACHEFILE_DIR") or tree)
     log_path = tree / ".ninja_log"
     log = ninja_log(log_path.read_text(encoding="utf-8")) if log_path.exists() else {}
     quick = " quick" if is_quick(tree) else ""
@@ -135,7 +139,7 @@ def units_of(tree, cuobjdump):
         entry = log.get(output)
         path = tree / output
         unit = {
-            "unit": name_of(source, root),
+            "unit": name_of(source, written, root),
             "seconds": entry and entry.seconds,
             "object_bytes": path.stat().st_size if path.exists() else None,
         }

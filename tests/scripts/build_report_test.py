@@ -341,11 +341,12 @@ class CommandTest(unittest.TestCase):
                 }
             ],
         )
+        self.assertEqual(build_tree.name_of(self.tree / "a.cu", self.tree, self.root), "a.cu")
 
     def test_check(self):
         self.assertIn("SKIPPED: there is no", self.report("--check"))
         self.report("--write-budget")
-        self.assertIn("1 CUDA sources within their budget (sm_80)", self.report("--check"))
+        self.assertIn("1 CUDA units within their budget (sm_80)", self.report("--check"))
         self.put_objects({"sm_80": {"_Z1aPf": 257}}, seconds=4)
         said = self.report("--check", code=1)
         self.assertIn("src/a.cu: sm_80: 257 bytes, 256 allowed", said)
