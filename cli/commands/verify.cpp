@@ -29,8 +29,8 @@ Status collect(const Flags& flags, std::vector<Case>& cases) {
   Case c;
   std::vector<std::string> words = flags.words;
   bool all_ops = true;
-  if (!words.empty() && op_named(words[0])) {
-    c.op = *op_named(words[0]);
+  if (const Op* op = words.empty() ? nullptr : op_named(words[0])) {
+    c.op = *op;
     words.erase(words.begin());
     all_ops = false;
   }

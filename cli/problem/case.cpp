@@ -72,7 +72,7 @@ Status parse_word(std::string_view word, Case& c, std::string_view& says) {
     }
     return option->read(value, c) ? Status{} : bad("problem: bad value in '{}'", word);
   }
-  if (const auto op = op_named(word)) {
+  if (const Op* op = op_named(word)) {
     says = "op";
     c.op = *op;
     return {};
@@ -163,7 +163,7 @@ Status parse_dtype(std::string_view text, DType& out) {
 }
 
 Status parse_op(std::string_view text, Op& out) {
-  if (const auto op = op_named(text)) {
+  if (const Op* op = op_named(text)) {
     out = *op;
     return {};
   }

@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 
 namespace onepass {
+
+struct Explanation;
 
 enum class Device : std::uint8_t { cpu, cuda };
 

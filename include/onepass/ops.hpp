@@ -8,6 +8,7 @@
 
 #include "onepass/context.hpp"
 #include "onepass/options.hpp"
+#include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 #include "onepass/tensor.hpp"
 

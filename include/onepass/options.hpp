@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "onepass/plan.hpp"
 #include "onepass/tensor.hpp"
 
 namespace onepass {
+
+struct Plan;
 
 // One value for all rows, or a floating tensor with one value per row that broadcasts to x's shape
 // without the axis.

@@ -6,6 +6,7 @@
 
 #include "array.hpp"
 #include "onepass/context.hpp"
+#include "onepass/plan.hpp"
 #include "onepass/status.hpp"
 #include "runtime/gpu.hpp"
 

@@ -1,10 +1,8 @@
 // What the dispatcher knows about a call: plain facts, no pointers.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "onepass/tensor.hpp"
@@ -43,7 +41,7 @@ inline constexpr std::array kAllOps = {
 constexpr bool selects(Op op) { return op >= Op::topk && op <= Op::gate; }
 inline constexpr std::array kRowOps = [] {
   std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
-  std::copy_n(kAllOps.begin(), ops.size(), ops.begin());
+  for (std::size_t i = 0; i < ops.size(); ++i) ops[i] = kAllOps[i];
   return ops;
 }();
 
@@ -64,11 +62,12 @@ constexpr std::string_view name(Op op) {
   return "?";
 }
 
-constexpr std::optional<Op> op_named(std::string_view text) {
-  for (const Op op : kAllOps) {
-    if (name(op) == text) return op;
+// Null where no op has that name.
+constexpr const Op* op_named(std::string_view text) {
+  for (const Op& op : kAllOps) {
+    if (name(op) == text) return &op;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 // What an attention's plan depends on beside its dtypes.

@@ -10,6 +10,7 @@
 #include "ops/loss/gpu/plan.hpp"
 #include "ops/select/gpu/policy.hpp"
 #include "rows/cpu/plan.hpp"
+#include "rows/gpu/best.hpp"
 #include "rows/gpu/policy.hpp"
 
 namespace onepass {

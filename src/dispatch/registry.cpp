@@ -13,6 +13,7 @@
 #include "ops/attention/gpu/hopper/variants.hpp"
 #include "ops/attention/gpu/variants.hpp"
 #include "ops/loss/cpu/variants.hpp"
+#include "ops/loss/gpu/policy.hpp"
 #include "ops/loss/gpu/variants.hpp"
 #include "ops/select/cpu/limits.hpp"
 #include "ops/select/cpu/plan.hpp"

@@ -216,9 +216,9 @@ TEST(RegistryTest, FindVariantFindsByOpAndName) {
 }
 
 TEST(RegistryTest, OpsAndTheirNames) {
-  for (const Op op : kAllOps) EXPECT_EQ(op_named(name(op)), op);
-  EXPECT_EQ(op_named("soft_max"), std::nullopt);
-  EXPECT_EQ(op_named(""), std::nullopt);
+  for (const Op op : kAllOps) EXPECT_EQ(*op_named(name(op)), op);
+  EXPECT_EQ(op_named("soft_max"), nullptr);
+  EXPECT_EQ(op_named(""), nullptr);
 }
 
 }  // namespace

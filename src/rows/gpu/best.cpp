@@ -34,6 +34,23 @@ RowLaunch launch_as(Kind kind, const Problem& p, const Machine& m, Reasons* reas
 
 }  // namespace
 
+RowLaunch launch_of(const Config& config, const Problem& p, const Machine& m) {
+  switch (config.kernel) {
+    case Kernel::group: {
+      GroupLaunch launch = group_launch(p, m, config.packs);
+      launch.whole = takes_whole(launch, p);
+      return launch;
+    }
+    case Kernel::block: {
+      BlockLaunch launch = block_launch(p, m, config.split, config.packs);
+      launch.whole = takes_whole(launch, p, m);
+      return launch;
+    }
+    case Kernel::grid: break;
+  }
+  return grid_launch(p, m);
+}
+
 Best best(const Problem& p, const Machine& m) {
   const Problem of = judged(p);
   if (m.tuned != nullptr) {

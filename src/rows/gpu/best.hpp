@@ -2,10 +2,17 @@
 // near, else the one derived from the machine's limits.
 #pragma once
 
+#include <variant>
+
 #include "core/reasons.hpp"
+#include "rows/gpu/plan.hpp"
 #include "rows/gpu/policy.hpp"
 
 namespace onepass::gpu_rows {
+
+using RowLaunch = std::variant<GroupLaunch, BlockLaunch, GridLaunch>;
+
+RowLaunch launch_of(const Config& config, const Problem& p, const Machine& m);
 
 struct Best {
   Config config;

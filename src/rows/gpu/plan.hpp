@@ -5,13 +5,15 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
-#include <variant>
+#include <string_view>
 
 #include "core/machine.hpp"
 #include "core/problem.hpp"
-#include "onepass/plan.hpp"
 #include "rows/packs.hpp"
+
+namespace onepass {
+struct Plan;
+}
 
 namespace onepass::gpu_rows {
 
@@ -115,8 +117,6 @@ struct GridLaunch {
 constexpr std::string_view name_of(const BlockLaunch& launch) {
   return name_of(launch.cluster > 1 ? Kind::cluster : Kind::block);
 }
-
-using RowLaunch = std::variant<GroupLaunch, BlockLaunch, GridLaunch>;
 
 // ---- rows in packs ----------------------------------------------------------------------------
 
@@ -270,23 +270,6 @@ inline bool takes_whole(const BlockLaunch& launch, const Problem& p, const Machi
   const std::int64_t at_once = std::int64_t{m.gpu.processors} * m.gpu.processor_threads / 2;
   const bool in_rounds = launch.cluster > 1 && launch.blocks * launch.threads > at_once;
   return !launch.looped && takes_whole(launch, p) && !(in_rounds && size_of(p.in) == 2);
-}
-
-inline RowLaunch launch_of(const Config& config, const Problem& p, const Machine& m) {
-  switch (config.kernel) {
-    case Kernel::group: {
-      GroupLaunch launch = group_launch(p, m, config.packs);
-      launch.whole = takes_whole(launch, p);
-      return launch;
-    }
-    case Kernel::block: {
-      BlockLaunch launch = block_launch(p, m, config.split, config.packs);
-      launch.whole = takes_whole(launch, p, m);
-      return launch;
-    }
-    case Kernel::grid: break;
-  }
-  return grid_launch(p, m);
 }
 
 }  // namespace onepass::gpu_rows

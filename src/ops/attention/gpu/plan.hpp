@@ -6,8 +6,11 @@
 #include "core/integers.hpp"
 #include "core/machine.hpp"
 #include "core/problem.hpp"
-#include "onepass/plan.hpp"
 #include "ops/attention/sight.hpp"
+
+namespace onepass {
+struct Plan;
+}
 
 namespace onepass::gpu_attention {
 

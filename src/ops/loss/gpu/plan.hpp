@@ -2,7 +2,6 @@
 // (ops/loss/gpu/weighted.cu), as a pure function of problem and machine.
 #pragma once
 
-#include "core/reasons.hpp"
 #include "rows/gpu/plan.hpp"
 #include "rows/packs.hpp"
 
@@ -30,11 +29,6 @@ struct WeightedLaunch {
   Plan plan() const;
   bool operator==(const WeightedLaunch&) const = default;
 };
-
-inline bool weighted_yields(const Problem& p, const Machine&, Reasons* why) {
-  say(why, p.weighted ? "classes have weights or probabilities" : "no class has a weight");
-  return !p.weighted;
-}
 
 // A few lanes of a warp per row, or a block. What is not written is not kept; what a block has no
 // shared memory for is read twice.

@@ -2,6 +2,7 @@
 #include "ops/select/gpu/stream_plan.hpp"
 
 #include "core/reasons.hpp"
+#include "onepass/plan.hpp"
 
 namespace onepass::gpu_select {
 

@@ -1,6 +1,7 @@
 #include "ops/attention/gpu/flash/plan.hpp"
 
 #include "core/reasons.hpp"
+#include "onepass/plan.hpp"
 
 namespace onepass::gpu_attention {
 
