@@ -27,6 +27,8 @@ onepass_unit(small
   ops/select/gpu/sample_block.cu
   ops/select/gpu/wide.cu
   runtime/probe.cu)
+onepass_unit(flash_64_96 ops/attention/gpu/flash/dim_64.cu ops/attention/gpu/flash/dim_96.cu)
+onepass_unit(flash_128_192 ops/attention/gpu/flash/dim_128.cu ops/attention/gpu/flash/dim_192.cu)
 onepass_unit(hopper_64_96 ops/attention/gpu/hopper/dim_64.cu ops/attention/gpu/hopper/dim_96.cu)
 onepass_unit(hopper_128_192 ops/attention/gpu/hopper/dim_128.cu ops/attention/gpu/hopper/dim_192.cu)
 onepass_unit(loss_group_weighted ops/loss/gpu/group.cu ops/loss/gpu/weighted.cu)
