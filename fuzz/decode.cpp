@@ -134,6 +134,7 @@ void decode_attention(Bytes& bytes, Case& c) {
   c.shape = {bytes.one_in(3) ? bytes.below(5) : 1, heads, std::min(queries, tokens), dim};
   c.keys = bytes.one_in(4) ? c.shape[2] : extent(bytes, tokens * 2);
   c.kv_heads = kv_heads;
+  c.dim_v = dim;
   c.scale = bytes.pick({cli::usual_scale(c), 1.0, 0.5, -0.25, 0.0});
   c.softcap = bytes.pick({0.0, 0.0, 20.0, 1.0});
   decode_masks(bytes, c);

@@ -12,29 +12,34 @@ std::span<const double> row(std::span<const double> rows, std::size_t i, std::si
   return rows.subspan(i * dim, dim);
 }
 
-double logit(double score, const Scores& s, std::size_t key) {
-  double z = score * s.scale;
-  if (s.softcap > 0) z = s.softcap * std::tanh(z / s.softcap);
-  z -= s.slope * static_cast<double>(std::abs(static_cast<std::int64_t>(key) - s.own));
-  return s.additive.empty() ? z : z + s.additive[key];
-}
-
 }  // namespace
 
-Attended attention(const Row& q, std::span<const double> k, std::span<const double> v,
-                   const Scores& scores, std::optional<double> sink) {
+ScoredKeys score(const Row& q, std::span<const double> k, const Scores& s) {
   const std::size_t dim = q.size();
   const std::size_t keys = k.size() / dim;
-  Attended result{Row(dim, 0.0), -kInf, Row(keys, -kInf), Row(keys, 0.0)};
+  ScoredKeys result{Row(keys, -kInf), Row(keys, 0.0), Row(keys, 0.0)};
   for (std::size_t t = 0; t < keys; ++t) {
-    if (!scores.keep.empty() && !scores.keep[t]) continue;
-    double score = 0;
+    if (!s.keep.empty() && !s.keep[t]) continue;
+    Row products(dim);
     for (std::size_t j = 0; j < dim; ++j) {
-      score += q[j] * row(k, t, dim)[j];
-      result.size[t] += std::abs(q[j] * row(k, t, dim)[j] * scores.scale);
+      products[j] = q[j] * row(k, t, dim)[j];
+      result.size[t] += std::abs(products[j] * s.scale);
     }
-    result.z[t] = logit(score, scores, t);
+    result.scaled[t] = sum(products) * s.scale;
+    double z = result.scaled[t];
+    if (s.softcap > 0) z = s.softcap * std::tanh(z / s.softcap);
+    z -= s.slope * static_cast<double>(std::abs(static_cast<std::int64_t>(t) - s.own));
+    result.z[t] = s.additive.empty() ? z : z + s.additive[t];
   }
+  return result;
+}
+
+Attended attention(const Row& q, std::span<const double> k, std::span<const double> v,
+                   const Scores& scores, std::optional<double> sink, std::size_t dim_v) {
+  const ScoredKeys scored = score(q, k, scores);
+  const std::size_t keys = scored.z.size();
+  const std::size_t dim = dim_v == 0 ? q.size() : dim_v;
+  Attended result{Row(dim, 0.0), -kInf, scored.z, scored.size};
   Row logits = result.z;
   if (sink) logits.push_back(*sink);
   result.lse = logsumexp(logits);

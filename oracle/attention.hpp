@@ -1,6 +1,7 @@
 // The reference of attention: one query, float64, written to be obviously right.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -20,15 +21,24 @@ struct Scores {
   Keep keep;             // empty: all
 };
 
+// The keys of a query, scored; those that are not kept have z = −inf and 0.
+struct ScoredKeys {
+  Row z;
+  Row scaled;  // q·k · scale
+  Row size;    // Σ |q·k| · |scale|: what its rounding is relative to
+};
+
+ScoredKeys score(const Row& q, std::span<const double> k, const Scores& scores);
+
 struct Attended {
   Row o;
   double lse;
-  Row z;     // of each key
-  Row size;  // Σ |q·k| · |scale| of each key: what its rounding is relative to
+  Row z, size;  // of ScoredKeys
 };
 
-// k and v hold keys × q.size() elements. A sink is one more logit, without a value.
+// k holds keys × q.size() elements, v keys × dim_v; 0: as k. A sink is one more logit, without a
+// value.
 Attended attention(const Row& q, std::span<const double> k, std::span<const double> v,
-                   const Scores& scores, std::optional<double> sink);
+                   const Scores& scores, std::optional<double> sink, std::size_t dim_v = 0);
 
 }  // namespace oracle

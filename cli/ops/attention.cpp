@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "cli/ops/call.hpp"
 #include "cli/ops/driver.hpp"
@@ -27,6 +28,12 @@ void fill_offsets(GuardedArray& array, const std::vector<std::int64_t>& counts) 
   array.set(static_cast<std::int64_t>(counts.size()), static_cast<double>(at));
 }
 
+// The same shape but for the last dimension.
+Dimensions with_dim(Dimensions shape, std::int64_t dim) {
+  shape.back() = dim;
+  return shape;
+}
+
 std::vector<ArraySpec> arrays(const Case& c) {
   const Sequences s = sequences_of(c);
   const std::int64_t batch = c.shape[0], heads = c.shape[1], dim = c.shape[3];
@@ -39,17 +46,18 @@ std::vector<ArraySpec> arrays(const Case& c) {
   const Layout out_layout{.pad = c.pad, .offset = c.out_offset >= 0 ? c.out_offset : c.offset};
   const Dimensions q_shape =
       c.ragged ? Dimensions{heads, queries, dim} : Dimensions{batch, heads, queries, dim};
-  const Dimensions kv_shape = ragged_keys  ? Dimensions{c.kv_heads, keys, dim}
-                              : c.page > 0 ? Dimensions{batch * table + 1, c.kv_heads, c.page, dim}
-                                           : Dimensions{batch, c.kv_heads, keys, dim};
+  const Dimensions k_shape = ragged_keys  ? Dimensions{c.kv_heads, keys, dim}
+                             : c.page > 0 ? Dimensions{batch * table + 1, c.kv_heads, c.page, dim}
+                                          : Dimensions{batch, c.kv_heads, keys, dim};
+  const Dimensions v_shape = with_dim(k_shape, c.dim_v), o_shape = with_dim(q_shape, c.dim_v);
   const Dimensions mask = c.broadcast ? Dimensions{queries, keys}
                                       : Dimensions{c.ragged ? 1 : batch, heads, queries, keys};
   std::vector<ArraySpec> all = {{array::x, Access::input, c.in, q_shape, layout, c.bshd},
-                                {array::k, Access::input, c.in, kv_shape, layout, c.bshd},
-                                {array::v, Access::input, c.in, kv_shape, layout, c.bshd},
-                                {array::y, Access::output, c.out, q_shape, out_layout, c.bshd}};
+                                {array::k, Access::input, c.in, k_shape, layout, c.bshd},
+                                {array::v, Access::input, c.in, v_shape, layout, c.bshd},
+                                {array::y, Access::output, c.out, o_shape, out_layout, c.bshd}};
   if (c.lse) {
-    all.push_back({array::lse, Access::output, DType::f32, {q_shape.begin(), q_shape.end() - 1}});
+    all.push_back({array::lse, Access::output, wide(c), {q_shape.begin(), q_shape.end() - 1}});
   }
   const auto add = [&all](bool wanted, array::Id id, DType dtype, const Dimensions& shape) {
     if (wanted) all.push_back({id, Access::input, dtype, shape});
@@ -57,8 +65,8 @@ std::vector<ArraySpec> arrays(const Case& c) {
   add(c.additive, array::additive, c.in, mask);
   add(c.boolean, array::boolean, DType::u8, mask);
   add(c.lengths || c.page > 0, array::lengths, DType::i32, {batch});
-  add(c.alibi, array::alibi, DType::f32, {heads});
-  add(c.sinks, array::sinks, DType::f32, {heads});
+  add(c.alibi, array::alibi, wide(c), {heads});
+  add(c.sinks, array::sinks, wide(c), {heads});
   add(c.ragged, array::q_offsets, DType::i32, {batch + 1});
   add(ragged_keys, array::kv_offsets, DType::i64, {batch + 1});
   add(c.page > 0, array::pages, DType::i32, {batch, table});
@@ -68,13 +76,13 @@ std::vector<ArraySpec> arrays(const Case& c) {
 // Makes keys that no length reaches NaN: a weight of 0 does not make them harmless.
 void bury_unseen(Call& call, const Sequences& s) {
   const Case& spec = call.spec();
-  GuardedArray& k = call[array::k];
   const std::int64_t tokens = spec.kv_heads * spec.keys;  // of a sequence, in all heads
-  for (std::int64_t i = 0; i < k.size(); ++i) {
-    const std::int64_t token = i / spec.shape[3];
-    if (token % spec.keys < s.lengths[static_cast<std::size_t>(token / tokens)]) continue;
-    k.set(i, std::numeric_limits<double>::quiet_NaN());
-    call[array::v].set(i, std::numeric_limits<double>::quiet_NaN());
+  for (const auto& [id, dim] : {std::pair(array::k, spec.shape[3]), {array::v, spec.dim_v}}) {
+    for (std::int64_t i = 0; i < call[id].size(); ++i) {
+      const std::int64_t token = i / dim;
+      if (token % spec.keys < s.lengths[static_cast<std::size_t>(token / tokens)]) continue;
+      call[id].set(i, std::numeric_limits<double>::quiet_NaN());
+    }
   }
 }
 
@@ -170,7 +178,9 @@ Status describe(const Case& c, const Tensors& t, Problem& out) {
 }
 
 // Two products of matrices, over the live pairs.
-double flops(const Case& c) { return 4 * live_pairs(c) * static_cast<double>(c.shape[3]); }
+double flops(const Case& c) {
+  return 2 * live_pairs(c) * static_cast<double>(c.shape[3] + c.dim_v);
+}
 
 constexpr std::string_view kQuick[] = {
     "1x2x65x64 f32 lse",

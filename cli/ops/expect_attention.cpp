@@ -14,21 +14,23 @@
 namespace onepass::cli {
 namespace {
 
-constexpr double kUnit = 0x1p-23;  // everything is summed in float32
-
 // What a row's scores, weights and sums may be off by.
 class Bounds {
  public:
   Bounds(const Case& spec, const oracle::Attended& row, const oracle::Scores& scores,
          std::optional<double> sink)
-      : spec_(spec), row_(row), scores_(scores) {
+      : spec_(spec),
+        computed_(compute_type(spec.in)),
+        unit_(epsilon(computed_)),
+        row_(row),
+        scores_(scores) {
     oracle::Row z = row.z;
     if (sink) z.push_back(*sink);
     for (const double each : z) m_ = std::max(m_, each);
     p_ = oracle::softmax(z);
     // Sums of one element after the other: rounding errors walk as far as the root of their number.
     walk_ = ulps(spec.op) + std::sqrt(static_cast<double>(z.size()));
-    state_error_ = kUnit * walk_;
+    state_error_ = unit_ * walk_;
     for (std::size_t t = 0; t < row.z.size(); ++t) {
       const double e = p_[t] * logit_error(t);
       state_error_ += std::isfinite(e) ? e : 0;
@@ -38,30 +40,30 @@ class Bounds {
     const double weight_rounding = rounds ? epsilon(spec.in) / 2 : 0;
     if (rounds) weight_floor_ = smallest(spec.in) / 2;
     for (std::size_t t = 0; t < row.z.size(); ++t) {
-      term_error_.push_back(logit_error(t) + state_error_ + weight_rounding + kUnit * walk_);
+      term_error_.push_back(logit_error(t) + state_error_ + weight_rounding + unit_ * walk_);
     }
   }
 
   Expected lse() const {
-    return {in_range(row_.lse, largest(DType::f32)),
-            state_error_ + kUnit * ulps(spec_.op) * (finite_size(row_.lse) + finite_size(m_)) +
-                smallest(DType::f32)};
+    return {in_range(row_.lse, largest(computed_)),
+            state_error_ + unit_ * ulps(spec_.op) * (finite_size(row_.lse) + finite_size(m_)) +
+                smallest(computed_)};
   }
 
   // Element j of o; v is that column of the values, `dim` apart.
   Expected o(std::size_t j, std::span<const double> v, std::size_t dim) const {
-    const double value = in_range(row_.o[j], std::min(largest(spec_.out), largest(DType::f32)));
+    const double value = in_range(row_.o[j], std::min(largest(spec_.out), largest(computed_)));
     double error = 0;
     for (std::size_t t = 0; t < row_.z.size(); ++t) {
       const double size = finite_size(p_[t] * v[t * dim + j]);
       error += size * term_error_[t];
       // A weight below the smallest normal number may be gone, and f16 rounds those below its
       // own to multiples.
-      const double lost = std::min(p_[t], std::max(smallest(DType::f32), weight_floor_));
+      const double lost = std::min(p_[t], std::max(smallest(computed_), weight_floor_));
       error += finite_size(lost * v[t * dim + j]);
     }
     return {value, error + finite_size(value) * epsilon(spec_.out) * 0.51 + smallest(spec_.out) +
-                       smallest(DType::f32)};
+                       smallest(computed_)};
   }
 
  private:
@@ -71,10 +73,12 @@ class Bounds {
                   4 * (finite_size(row_.z[t]) + finite_size(m_) + scores_.softcap);
     if (!scores_.additive.empty()) size += finite_size(scores_.additive[t]);
     const auto distance = static_cast<double>(static_cast<std::int64_t>(t) - scores_.own);
-    return kUnit * (size + 2 * std::abs(scores_.slope * distance));
+    return unit_ * (size + 2 * std::abs(scores_.slope * distance));
   }
 
   const Case& spec_;
+  const DType computed_;  // the type of all sums
+  const double unit_;
   const oracle::Attended& row_;
   const oracle::Scores& scores_;
   oracle::Row p_;
@@ -91,7 +95,8 @@ class View {
       : call_(call),
         spec_(call.spec()),
         sequences_(sequences_of(spec_)),
-        dim_(static_cast<std::size_t>(spec_.shape[3])) {
+        dim_(static_cast<std::size_t>(spec_.shape[3])),
+        dim_v_(static_cast<std::size_t>(spec_.dim_v)) {
     std::exclusive_scan(sequences_.queries.begin(), sequences_.queries.end(),
                         std::back_inserter(q_first_), std::int64_t{0});
     std::exclusive_scan(sequences_.keys.begin(), sequences_.keys.end(),
@@ -106,19 +111,21 @@ class View {
     const std::int64_t place = spec_.ragged ? h * sequences_.all_queries() + q_first_[at] + q : r;
     load_keys(b, h / std::max<std::int64_t>(heads / std::max<std::int64_t>(spec_.kv_heads, 1), 1));
     oracle::Row query(dim_);
-    for (std::size_t j = 0; j < dim_; ++j) query[j] = call_.in().get(element(place, j));
+    for (std::size_t j = 0; j < dim_; ++j) query[j] = call_.in().get(element(place, j, dim_));
     const oracle::Scores scores = scores_of(b, h, q);
     std::optional<double> extra;
     if (call_[array::sinks].present()) extra = call_[array::sinks].get(h);
-    const oracle::Attended row = oracle::attention(query, k_, v_, scores, extra);
+    const oracle::Attended row = oracle::attention(query, k_, v_, scores, extra, dim_v_);
     const Bounds bounds(spec_, row, scores, extra);
     if (spec_.lse) sink.lse(place, bounds.lse());
-    for (std::size_t j = 0; j < dim_; ++j) sink.out(element(place, j), bounds.o(j, v_, dim_));
+    for (std::size_t j = 0; j < dim_v_; ++j) {
+      sink.out(element(place, j, dim_v_), bounds.o(j, v_, dim_v_));
+    }
   }
 
  private:
-  std::int64_t element(std::int64_t row, std::size_t j) const {
-    return row * spec_.shape[3] + static_cast<std::int64_t>(j);
+  static std::int64_t element(std::int64_t row, std::size_t j, std::size_t dim) {
+    return row * static_cast<std::int64_t>(dim) + static_cast<std::int64_t>(j);
   }
 
   // The row of k or v that holds a key.
@@ -140,12 +147,16 @@ class View {
     loaded_b_ = b;
     loaded_head_ = kv_head;
     const auto keys = static_cast<std::size_t>(sequences_.lengths[static_cast<std::size_t>(b)]);
-    k_.resize(keys * dim_);
-    v_.resize(keys * dim_);
-    for (std::size_t i = 0; i < keys * dim_; ++i) {
-      const std::int64_t row = key_row(b, kv_head, static_cast<std::int64_t>(i / dim_));
-      k_[i] = call_[array::k].get(element(row, i % dim_));
-      v_[i] = call_[array::v].get(element(row, i % dim_));
+    k_.clear();
+    v_.clear();
+    for (std::size_t t = 0; t < keys; ++t) {
+      const std::int64_t row = key_row(b, kv_head, static_cast<std::int64_t>(t));
+      for (std::size_t j = 0; j < dim_; ++j) {
+        k_.push_back(call_[array::k].get(element(row, j, dim_)));
+      }
+      for (std::size_t j = 0; j < dim_v_; ++j) {
+        v_.push_back(call_[array::v].get(element(row, j, dim_v_)));
+      }
     }
   }
 
@@ -183,7 +194,7 @@ class View {
   const Call& call_;
   const Case& spec_;
   const Sequences sequences_;
-  const std::size_t dim_;
+  const std::size_t dim_, dim_v_;
   std::vector<std::int64_t> q_first_, k_first_;
   std::int64_t loaded_b_ = -1, loaded_head_ = -1;
   oracle::Row k_, v_;

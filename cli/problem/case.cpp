@@ -111,7 +111,9 @@ double spanned(const Case& c) {
   if (c.op == Op::attention) {
     const double keys = static_cast<double>(c.keys) + static_cast<double>(c.page);
     const double heads = static_cast<double>(std::max(c.kv_heads, c.shape[1]));
-    elements += static_cast<double>(c.shape[0]) * heads * keys * (last + pad);
+    const double dims = last + static_cast<double>(c.dim_v) + 2 * pad;
+    elements += static_cast<double>(c.shape[0]) * heads * keys * dims;
+    elements *= 1 + static_cast<double>(c.dim_v) / std::max(last, 1.0);
   }
   return elements;
 }

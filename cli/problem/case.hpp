@@ -57,6 +57,7 @@ struct Case {
   // Of attention, whose shape is batch × heads × queries × dim. parse_case sets what is left out.
   std::int64_t keys = -1;      // left out: as many as queries
   std::int64_t kv_heads = -1;  // left out: as many as heads
+  std::int64_t dim_v = -1;     // of v and o; left out: as of q
   std::int64_t page = 0;       // keys per page; 0: side by side
   std::int64_t split = 0;
   bool alibi = false, sinks = false;

@@ -184,6 +184,7 @@ constexpr OptionRow kOptions[] = {
     number<&Case::axis>("axis", "0 -2", "take rows along this axis; −1 is the last"),
     number<&Case::keys, 0>("keys", "0 7", "keys per sequence; as many as queries if left out"),
     number<&Case::kv_heads, 0>("kv_heads", "0 2", "heads of k and v; as many as of q if left out"),
+    number<&Case::dim_v, 0>("dim_v", "8 16", "dim of v and o; as of q if left out"),
     number_or_rows<&Case::scale, &Case::scale_rows>("scale",
                                                     "multiply x by this, before the softcap"),
     number_or_rows<&Case::temperature, &Case::temperature_rows>(
@@ -278,6 +279,7 @@ Case usual_case(const Case& c) {
   if (c.op != Op::attention) return usual;
   usual.keys = c.shape[2];
   usual.kv_heads = c.shape[1];
+  usual.dim_v = c.shape[3];
   usual.scale = usual_scale(c);
   return usual;
 }

@@ -55,6 +55,7 @@ Status complete_attention(bool has_scale, Case& c) {
   }
   if (c.keys < 0) c.keys = c.shape[2];
   if (c.kv_heads < 0) c.kv_heads = c.shape[1];
+  if (c.dim_v < 0) c.dim_v = c.shape[3];
   if (!has_scale) c.scale = usual_scale(c);
   if (c.axis != -1 || c.scale_rows || c.temperature != 1 || c.temperature_rows || c.in_place ||
       c.step != 1) {

@@ -5,7 +5,7 @@
 //
 // and z = −inf where a boolean, length, causal or window mask hides the key. A query that sees no
 // key gives zeros and lse −inf; a NaN that a query sees makes its o NaN (docs/numerics.md). Sums
-// are float32.
+// are float32, of float64 inputs float64.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,8 @@ struct AttentionOptions {
 // heads × tokens × dim. GQA: kv heads divides heads, and head h attends to kv head
 // h / (heads / kv heads). Any strides, except that the last dimension's is 1: memory laid out as
 // batch × queries × heads × dim needs other strides, not a copy. q, k and v share one dtype, f32,
-// f16 or bf16; o has any of these. dim is a multiple of 8, up to 512.
+// f16, bf16 or, on a CPU, f64; o has any of these. dim is a multiple of 8, up to 512; on a CPU v
+// and o may have another than q and k.
 Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
                  const AttentionOptions& options = {});
 

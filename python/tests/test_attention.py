@@ -225,7 +225,7 @@ def test_merge_in_place(random):
     [
         ({"q": [1.0]}, TypeError, "q: 'list' is not an array"),
         ({"k": None}, ValueError, "k: is missing"),
-        ({"q": np.zeros((B, H, Q, D))}, ValueError, "q: dtype f64 is not one of f32, f16, bf16"),
+        ({"q": np.zeros((B, H, Q, D))}, ValueError, "k: dtype f32 is not that of q, f64"),
         (
             {"k": np.zeros((B, G, K, D), np.float16)},
             ValueError,

@@ -76,8 +76,9 @@ struct AttentionFacts {
   std::int64_t heads = 0, kv_heads = 0;
   std::int64_t queries = 0;  // per sequence; with offsets, of all sequences together
   std::int64_t keys = 0;     // likewise
-  int dim = 0;
-  std::int64_t page = 0;  // keys per page; 0: not paged
+  int dim = 0;               // of q and k
+  int dim_v = 0;             // of v and o; 0: as dim
+  std::int64_t page = 0;     // keys per page; 0: not paged
   std::int64_t window_left = -1, window_right = -1;
   std::int64_t split = 0;  // keys per split-KV partition, as the caller asked
   bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
@@ -88,6 +89,8 @@ struct AttentionFacts {
   bool operator==(const AttentionFacts&) const = default;
 
   constexpr std::int64_t group() const { return kv_heads == 0 ? 1 : heads / kv_heads; }
+  constexpr int value_dim() const { return dim_v == 0 ? dim : dim_v; }
+  constexpr bool one_dim() const { return value_dim() == dim; }
 };
 
 // In attention a row is one query of one head, and `cols` are its keys.
@@ -159,9 +162,10 @@ constexpr double key_tokens(const AttentionFacts& a) {
 
 constexpr double attention_bytes(const Problem& p) {
   const AttentionFacts& a = p.attention;
-  const double q = query_tokens(a) * static_cast<double>(a.heads) * a.dim;
-  const double kv = 2 * key_tokens(a) * static_cast<double>(a.kv_heads) * a.dim;
-  return (q + kv) * static_cast<double>(size_of(p.in)) + q * static_cast<double>(size_of(p.out));
+  const double queries = query_tokens(a) * static_cast<double>(a.heads);
+  const double kv = key_tokens(a) * static_cast<double>(a.kv_heads) * (a.dim + a.value_dim());
+  return (queries * a.dim + kv) * static_cast<double>(size_of(p.in)) +
+         queries * a.value_dim() * static_cast<double>(size_of(p.out));
 }
 
 // The fewest bytes an op can move: it reads each input element once and writes each output element

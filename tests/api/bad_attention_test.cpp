@@ -95,7 +95,17 @@ TEST(BadAttentionTest, Shapes) {
       [](Call& c) {
         c.v = {c.data, DType::f32, {2, 2, 5, 8}};
       },
-      "v: shape [2, 2, 5, 8] is not that of k, [2, 2, 6, 8]");
+      "v: shape [2, 2, 5, 8] is not that of k but for the last, [2, 2, 6, 8]");
+  expect_refused(
+      [](Call& c) {
+        c.v = {c.data, DType::f32, {2, 2, 6, 20}};
+      },
+      "v: dim 20 is not a multiple of 8 from 8 to 512");
+  expect_refused(
+      [](Call& c) {
+        c.v = {c.data, DType::f32, {2, 2, 6, 16}};
+      },
+      "o: shape [2, 4, 5, 8] is not that of q, [2, 4, 5, 8], with the dim of v, 16");
   expect_refused(
       [](Call& c) {
         c.o = {c.written, DType::f32, {2, 4, 4, 8}};
@@ -127,7 +137,8 @@ TEST(BadAttentionTest, StridesAndOverlaps) {
 }
 
 TEST(BadAttentionTest, DTypes) {
-  expect_refused([](Call& c) { c.q.dtype = DType::f64; }, "q: dtype f64");
+  expect_refused([](Call& c) { c.q.dtype = DType::u8; }, "q: dtype u8");
+  expect_refused([](Call& c) { c.q.dtype = DType::f64; }, "k: dtype f32 is not that of q, f64");
   expect_refused([](Call& c) { c.v.dtype = DType::bf16; }, "v: dtype bf16 is not that of q, f32");
   expect_refused([](Call& c) { c.o.dtype = DType::i32; }, "o: dtype i32");
   expect_refused(

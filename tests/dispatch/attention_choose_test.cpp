@@ -96,7 +96,7 @@ AttentionArgs args_of(std::int64_t batch, std::int64_t heads, std::int64_t kv_he
   args.kv_heads = kv_heads;
   args.queries = queries;
   args.keys = keys;
-  args.dim = 64;
+  args.dim = args.dim_v = 64;
   return args;
 }
 
@@ -135,7 +135,7 @@ TEST(FlashWorkTest, PartsCoverTheKeysOfEachSequence) {
   const std::int64_t lengths[] = {0, 300, 129};
   AttentionArgs args = args_of(3, 2, 1, 2, 400);
   args.lengths = {lengths, DType::i64};
-  const FlashWork work(args, {.part_keys = 100});
+  const FlashWork<float> work(args, {.part_keys = 100});
   EXPECT_EQ(work.parts, 3);  // by the longest that there is
   EXPECT_EQ(work.rows, 4);
   for (std::int64_t i = 0; i < work.tiles.count(); ++i) {

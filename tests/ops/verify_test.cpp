@@ -94,6 +94,8 @@ TEST_P(VerifyAttentionTest, EveryLine) {
 
 INSTANTIATE_TEST_SUITE_P(Shares, VerifyAttentionTest, testing::Range<std::size_t>(0, kShares));
 
+TEST(VerifyAttentionF64Test, EveryLine) { verify_all(workload("test_attention_f64.txt"), false); }
+
 TEST(VerifyAttentionWalkTest, EveryLine) { verify_all(workload("test_attention_walk.txt"), false); }
 
 // One by one, as parts of the keys are easily left out of a selection.

@@ -56,7 +56,8 @@ struct AttentionArgs {
   std::int64_t heads = 0, kv_heads = 0;
   std::int64_t queries = 0;  // per sequence; with offsets, the tokens of q
   std::int64_t keys = 0;     // likewise of k; paged: the keys that the table has room for
-  int dim = 0;
+  int dim = 0;               // of q and k
+  int dim_v = 0;             // of v and o
 
   Heads q, k, v, o;  // paged: `batch` of k and v is the stride between pages
   Heads lse;

@@ -10,17 +10,15 @@ namespace {
 
 constexpr std::int64_t kMostDim = 512;
 
-bool is_attention_type(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+Status check_dim(std::string_view argument, std::int64_t dim) {
+  if (dim >= 8 && dim <= kMostDim && dim % 8 == 0) return {};
+  return invalid(argument, "dim ", dim, " is not a multiple of 8 from 8 to ", kMostDim);
 }
 
 // q, k, v or o: `rank` dimensions, the last dense.
 Status check_operand(std::string_view argument, const TensorRef& t, int rank, std::string_view why,
                      bool written) {
-  ONEPASS_TRY(check_tensor(argument, t, written));
-  if (!is_attention_type(t.dtype)) {
-    return invalid(argument, "dtype ", name(t.dtype), " is not one of f32, f16, bf16");
-  }
+  ONEPASS_TRY(check_tensor(argument, t, written, check_floating));
   if (t.rank != rank) {
     return invalid(argument, "shape ", shape_text(t), " has ", t.rank, " dimensions, not the ",
                    rank, " of ", why);
@@ -115,12 +113,14 @@ Status lay_lse(const TensorRef& lse, const TensorRef& q, Heads& out) {
 // Numbers and flags, which are checked without a tensor.
 Status check_numbers(const AttentionOptions& options, AttentionArgs& args) {
   args.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(args.dim)));
-  if (!std::isfinite(static_cast<float>(args.scale))) {
-    return invalid("scale", args.scale, " is not finite in float32");
+  const DType computed = compute_type(args.q.dtype);
+  const bool wide = computed == DType::f64;
+  if (!std::isfinite(wide ? args.scale : static_cast<float>(args.scale))) {
+    return invalid("scale", args.scale, " is not finite in ", name(computed));
   }
   ONEPASS_TRY(check_softcap(options.softcap));
-  if (options.softcap > 0 && !std::isnormal(static_cast<float>(options.softcap))) {
-    return invalid("softcap", options.softcap, " is too small or too large for float32");
+  if (options.softcap > 0 && !fits(options.softcap, computed)) {
+    return invalid("softcap", options.softcap, " is too small or too large for ", name(computed));
   }
   const Mask& mask = options.mask;
   ONEPASS_TRY(check_window(mask));
@@ -184,16 +184,18 @@ Status lay_inputs(const TensorRef& q, const TensorRef& k, const TensorRef& v,
     }
   }
   const std::int64_t dim = q.shape[static_cast<std::size_t>(q_rank - 1)];
-  if (dim < 8 || dim > kMostDim || dim % 8 != 0) {
-    return invalid("q", "dim ", dim, " is not a multiple of 8 from 8 to ", kMostDim);
-  }
+  const std::int64_t dim_v = v.shape[static_cast<std::size_t>(kv_rank - 1)];
+  ONEPASS_TRY(check_dim("q", dim));
   if (k.shape[static_cast<std::size_t>(kv_rank - 1)] != dim) {
     return invalid("k", "shape ", shape_text(k), " has another dim than the ", dim, " of q");
   }
-  if (!std::equal(k.shape.begin(), k.shape.begin() + kv_rank, v.shape.begin())) {
-    return invalid("v", "shape ", shape_text(v), " is not that of k, ", shape_text(k));
+  if (!std::equal(k.shape.begin(), k.shape.begin() + kv_rank - 1, v.shape.begin())) {
+    return invalid("v", "shape ", shape_text(v), " is not that of k but for the last, ",
+                   shape_text(k));
   }
+  ONEPASS_TRY(check_dim("v", dim_v));
   args.dim = static_cast<int>(dim);
+  args.dim_v = static_cast<int>(dim_v);
   args.heads = q.shape[static_cast<std::size_t>(q_rank - 3)];
   args.kv_heads = k.shape[static_cast<std::size_t>(kv_rank - 3)];
   if (args.kv_heads == 0 ? args.heads != 0 : args.heads % args.kv_heads != 0) {
@@ -233,8 +235,11 @@ Status check_attention(ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
   ONEPASS_TRY(lay_batch(q, k, options, args));
   ONEPASS_TRY(check_numbers(options, args));
   ONEPASS_TRY(check_operand("o", o, q.rank, "q", true));
-  if (!std::equal(q.shape.begin(), q.shape.begin() + q.rank, o.shape.begin())) {
-    return invalid("o", "shape ", shape_text(o), " is not that of q, ", shape_text(q));
+  const auto outer = static_cast<std::size_t>(q.rank - 1);
+  if (!std::equal(q.shape.begin(), q.shape.begin() + outer, o.shape.begin()) ||
+      o.shape[outer] != args.dim_v) {
+    return invalid("o", "shape ", shape_text(o), " is not that of q, ", shape_text(q),
+                   ", with the dim of v, ", args.dim_v);
   }
   args.o = lay(o, q.rank - 2);
   ONEPASS_TRY(lay_lse(options.lse, q, args.lse));
@@ -327,6 +332,7 @@ Problem describe(const AttentionArgs& args) {
        .queries = args.queries,
        .keys = args.keys,
        .dim = args.dim,
+       .dim_v = args.dim_v == args.dim ? 0 : args.dim_v,
        .page = args.pages ? args.pages.size : 0,
        .window_left = args.window_left,
        .window_right = args.window_right,

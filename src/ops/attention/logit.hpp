@@ -9,19 +9,22 @@
 namespace onepass {
 
 // softcap(score) · cap where there is one.
-ONEPASS_HD inline float capped(float score, float cap) {
+template <class T>
+ONEPASS_HD inline T capped(T score, T cap) {
   return cap > 0 ? cap * std::tanh(score / cap) : score;
 }
 
 // What a head adds for distance: its slope, 0 without alibi.
-ONEPASS_HD inline float slope_of(const AttentionArgs& a, std::int64_t b, std::int64_t head) {
-  return a.alibi ? read_one<float>(a.alibi.data, a.alibi.dtype, a.alibi.offset(b, head, 0)) : 0;
+template <class T = float>
+ONEPASS_HD inline T slope_of(const AttentionArgs& a, std::int64_t b, std::int64_t head) {
+  return a.alibi ? read_one<T>(a.alibi.data, a.alibi.dtype, a.alibi.offset(b, head, 0)) : T(0);
 }
 
 // The state that a query's begins with: its sink, which has no value.
-ONEPASS_HD inline State<float> first_state(const AttentionArgs& a, std::int64_t head) {
-  if (!a.sinks) return identity<float>();
-  return leaf(read_one<float>(a.sinks.data, a.sinks.dtype, a.sinks.offset(0, head, 0)));
+template <class T = float>
+ONEPASS_HD inline State<T> first_state(const AttentionArgs& a, std::int64_t head) {
+  if (!a.sinks) return identity<T>();
+  return leaf(read_one<T>(a.sinks.data, a.sinks.dtype, a.sinks.offset(0, head, 0)));
 }
 
 // The tensor masks of one query; `key` is one of the sequence's.
@@ -44,8 +47,9 @@ struct QueryMasks {
   ONEPASS_HD bool hides(std::int64_t key) const {
     return boolean && static_cast<const std::uint8_t*>(boolean.data)[key * boolean.key] == 0;
   }
-  ONEPASS_HD float added(std::int64_t key) const {
-    return additive ? read_like<float>(additive.data, additive.dtype, key * additive.key) : 0;
+  template <class T = float>
+  ONEPASS_HD T added(std::int64_t key) const {
+    return additive ? read_like<T>(additive.data, additive.dtype, key * additive.key) : T(0);
   }
 };
 

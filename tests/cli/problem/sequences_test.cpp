@@ -28,8 +28,8 @@ Case parsed(std::string_view text) {
 }
 
 TEST(AttentionCaseTest, WhatIsPrintedIsWhatIsParsed) {
-  for (const char* name : {"test_attention.txt", "perf_attention.txt", "perf_attention_walk.txt",
-                           "perf_attention_cpu.txt"}) {
+  for (const char* name : {"test_attention.txt", "test_attention_f64.txt", "perf_attention.txt",
+                           "perf_attention_walk.txt", "perf_attention_cpu.txt"}) {
     for (const Case& c : workload(name)) EXPECT_EQ(parsed(to_string(c)), c) << to_string(c);
   }
 }
@@ -38,6 +38,7 @@ TEST(AttentionCaseTest, WhatIsLeftOutIsUsual) {
   const Case c = parsed("2x6x5x64 f16");
   EXPECT_EQ(c.keys, 5);
   EXPECT_EQ(c.kv_heads, 6);
+  EXPECT_EQ(c.dim_v, 64);
   EXPECT_EQ(c.scale, 0.125);
   EXPECT_EQ(to_string(c), "attention 2x6x5x64 f16");
   EXPECT_EQ(to_string(parsed("2x6x5x64 f16 scale=1")), "attention 2x6x5x64 f16 scale=1");

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dispatch/choose.hpp"
+#include "dispatch/variant.hpp"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
 #include "tests/support/attention.hpp"
@@ -289,6 +290,20 @@ TEST(AttentionLaunchTest, RaggedSequencesHaveOneTile) {
   const gpu_attention::HopperTile few = gpu_attention::hopper_tile(p.attention);
   p.attention.keys = p.attention.queries = 1 << 20;
   EXPECT_EQ(gpu_attention::hopper_tile(p.attention), few);
+}
+
+TEST(AttentionLaunchTest, NoKernelTakesFloat64OrValuesOfAnotherDim) {
+  for (const Variant& v : variants(Op::attention)) {
+    if (v.device != Device::cuda) continue;
+    Problem p = attention_problem(1, 8, 8, 1, 256, 128);
+    p.attention.dim_v = 64;
+    EXPECT_NE(v.refuses(p, h200()), "") << v.name;
+    p.attention.dim_v = 0;
+    p.out = DType::f64;
+    EXPECT_NE(v.refuses(p, h200()), "") << v.name;
+    p.in = DType::f64;
+    EXPECT_NE(v.refuses(p, h200()), "") << v.name;
+  }
 }
 
 TEST(AttentionLaunchTest, TheHopperKernelSaysWhatItDoesNotTake) {

@@ -164,6 +164,7 @@ TEST(AttentionWalkTest, RefusesWhatItsKernelsCannotDo) {
     EXPECT_EQ(refuses([](P& p, A&) { p.in = p.out = DType::f32; }),
               "it takes f16 and bf16, and gives the same");
     EXPECT_EQ(refuses([](P& p, A&) { p.wants_lse = true; }), "it writes no lse");
+    EXPECT_EQ(refuses([](P&, A& a) { a.dim_v = 32; }), "its values have the dim of its keys");
     EXPECT_EQ(refuses([](P&, A& a) { a.dim = 24; }), "its dims are multiples of 16, up to 256");
     EXPECT_EQ(refuses([](P&, A& a) { a.dim = 272; }), "its dims are multiples of 16, up to 256");
     EXPECT_EQ(refuses([](P&, A& a) { a.aligned = false; }),

@@ -9,12 +9,15 @@
 
 #include <hwy/highway.h>
 
+#include <utility>
+
 #include "core/simd/inline-inl.hpp"
 #include "core/simd/memory-inl.hpp"
 #include "merge/lane-inl.hpp"
 #include "ops/attention/cpu/layout.hpp"
 #include "ops/attention/cpu/panel-inl.hpp"
 #include "ops/attention/cpu/products-inl.hpp"
+#include "ops/attention/cpu/row-inl.hpp"
 #include "ops/attention/cpu/tiles.hpp"
 #include "ops/attention/logit.hpp"
 
@@ -22,32 +25,36 @@ HWY_BEFORE_NAMESPACE();
 namespace onepass::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A block of keys and values as rows of floats: where they lie, or where they were converted to.
+// A block of keys and values as rows of T: where they lie, or where they were converted to.
+template <class T>
 struct Block {
   int64_t first = 0;
   size_t keys = 0;
-  const float* k[kFlashKeys + kMostKeyGroup];  // a last group is filled up with its last key
-  const float* v[kFlashKeys];
+  const T* k[kFlashKeys + kMostKeyGroup];  // a last group is filled up with its last key
+  const T* v[kFlashKeys];
   bool finite = true;  // no value is NaN or inf; looked at only where some key is hidden
 
   int64_t end() const { return first + static_cast<int64_t>(keys); }
 };
 
+template <class T>
 class Flash {
-  static constexpr hn::ScalableTag<float> d{};
-  using V = hn::Vec<hn::ScalableTag<float>>;
+  static constexpr hn::ScalableTag<T> d{};
+  using V = hn::Vec<hn::ScalableTag<T>>;
 
  public:
-  Flash(const AttentionArgs& args, const RowTiles& tiles, const FlashLayout& layout, float* memory)
+  Flash(const AttentionArgs& args, const RowTiles& tiles, const FlashLayout& layout, T* memory)
       : a_(args),
         tiles_(tiles),
         dim_(static_cast<size_t>(args.dim)),
-        padded_(round_up(dim_, hn::Lanes(d))),
+        dim_v_(static_cast<size_t>(args.dim_v)),
+        padded_(RoundUp(dim_, hn::Lanes(d))),
+        padded_v_(RoundUp(dim_v_, hn::Lanes(d))),
         queries_(memory),
         sums_(queries_ + layout.queries()),
         k_(sums_ + layout.sums()),
-        v_(k_ + layout.block()),
-        scores_(v_ + layout.block()),
+        v_(k_ + layout.keys()),
+        scores_(v_ + layout.values()),
         additive_(scores_ + FlashLayout::kScores),
         keep_(additive_ + FlashLayout::kScores),
         z_(keep_ + FlashLayout::kScores) {}
@@ -76,16 +83,14 @@ class Flash {
     }
   }
 
-  const float* sums(int64_t row) const { return sums_ + static_cast<size_t>(row) * padded_; }
-  State<float> state(int64_t row) const { return {m_[row], d_[row]}; }
+  const T* sums(int64_t row) const { return sums_ + static_cast<size_t>(row) * padded_v_; }
+  State<T> state(int64_t row) const { return {m_[row], d_[row]}; }
 
  private:
   static size_t panel_rows() { return kPanelVectors * hn::Lanes(d); }
 
-  static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
   // As many lanes as whole vectors have.
-  static size_t lanes_of(size_t rows) { return round_up(rows, hn::Lanes(d)); }
+  static size_t lanes_of(size_t rows) { return RoundUp(rows, hn::Lanes(d)); }
 
   void begin(const RowTile& tile, Keys part, bool with_sinks) {
     const auto rows = static_cast<size_t>(tile.rows);
@@ -96,19 +101,19 @@ class Flash {
       live_[r] = {std::max(keys.begin, part.begin), std::min(keys.end, part.end)};
       if (live_[r].begin >= live_[r].end) live_[r] = {part.begin, part.begin};
       own_[r] = own_key(tile.sequence, q);
-      slopes_[r] = slope_of(a_, tile.batch, head);
-      const State<float> state = with_sinks ? first_state(a_, head) : identity<float>();
+      slopes_[r] = slope_of<T>(a_, tile.batch, head);
+      const State<T> state = with_sinks ? first_state<T>(a_, head) : identity<T>();
       m_[r] = state.m;
       d_[r] = state.d;
       const int64_t at = a_.q.offset(tile.batch, head, tile.sequence.q_first + q);
-      const float* from = floats(a_.q, at, true, k_);
-      float* to = lane(r);
+      const T* from = RowAs(d, a_.q, at, dim_, true, k_);
+      T* to = lane(r);
       const size_t apart = one_ ? 1 : panel_rows();
       for (size_t j = 0; j < dim_; ++j) to[j * apart] = from[j];
     }
-    std::fill_n(sums_, std::min<size_t>(round_up(rows, kSumRows), kFlashRows) * padded_, 0.0F);
+    std::fill_n(sums_, std::min<size_t>(RoundUp(rows, kSumRows), kFlashRows) * padded_v_, T(0));
     if (one_) {
-      std::fill(queries_ + dim_, queries_ + padded_, 0.0F);
+      std::fill(queries_ + dim_, queries_ + padded_, T(0));
     } else {
       repeat_last(rows);
     }
@@ -127,7 +132,7 @@ class Flash {
   }
 
   // Where the elements of a row's query are, one a panel apart; a single row's are neighbours.
-  float* lane(size_t row) const {
+  T* lane(size_t row) const {
     return queries_ + row / panel_rows() * panel_rows() * dim_ + row % panel_rows();
   }
 
@@ -136,8 +141,10 @@ class Flash {
     block_.keys = static_cast<size_t>(end - first);
     for (size_t i = 0; i < block_.keys; ++i) {
       const int64_t t = first + static_cast<int64_t>(i);
-      block_.k[i] = row_of(a_.k, tile, t, !one_ || dim_ == padded_, k_ + i * padded_);
-      block_.v[i] = row_of(a_.v, tile, t, dim_ == padded_, v_ + i * padded_);
+      const int64_t k = key_offset(a_, tile.sequence, a_.k, tile.batch, tile.kv_head, t);
+      const int64_t v = key_offset(a_, tile.sequence, a_.v, tile.batch, tile.kv_head, t);
+      block_.k[i] = RowAs(d, a_.k, k, dim_, !one_ || dim_ == padded_, k_ + i * padded_);
+      block_.v[i] = RowAs(d, a_.v, v, dim_v_, dim_v_ == padded_v_, v_ + i * padded_v_);
     }
     for (size_t i = block_.keys; i < block_.keys + kMostKeyGroup; ++i) {
       block_.k[i] = block_.k[block_.keys - 1];
@@ -151,42 +158,12 @@ class Flash {
   // which no CPU takes for a stream.
   void fetch(const RowTile& tile, int64_t first, int64_t end) const {
     for (int64_t t = first; t < end; ++t) {
-      for (const Heads* operand : {&a_.k, &a_.v}) {
+      for (const auto& [operand, dim] : {std::pair(&a_.k, dim_), std::pair(&a_.v, dim_v_)}) {
         const size_t size = size_of(operand->dtype);
         const int64_t at = key_offset(a_, tile.sequence, *operand, tile.batch, tile.kv_head, t);
-        Fetch(operand->data, static_cast<size_t>(at) * size, dim_ * size);
+        Fetch(operand->data, static_cast<size_t>(at) * size, dim * size);
       }
     }
-  }
-
-  // A key or value as floats.
-  const float* row_of(const Heads& operand, const RowTile& tile, int64_t t, bool may_stay,
-                      float* buffer) const {
-    const int64_t at = key_offset(a_, tile.sequence, operand, tile.batch, tile.kv_head, t);
-    return floats(operand, at, may_stay, buffer);
-  }
-
-  // The row at an element's offset as floats: in place where it is them already, and
-  // needs no padding.
-  const float* floats(const Heads& operand, int64_t at, bool may_stay, float* buffer) const {
-    switch (operand.dtype) {
-      case DType::f16: return convert(static_cast<const F16*>(operand.data) + at, buffer);
-      case DType::bf16: return convert(static_cast<const BF16*>(operand.data) + at, buffer);
-      default: break;
-    }
-    const float* from = static_cast<const float*>(operand.data) + at;
-    return may_stay ? from : convert(from, buffer);
-  }
-
-  template <class Stored>
-  const float* convert(const Stored* from, float* buffer) const {
-    const size_t lanes = hn::Lanes(d);
-    for (size_t j = 0; j < padded_; j += lanes) {
-      const V x = j + lanes <= dim_ ? LoadLanes(d, from + j)
-                                    : LoadTail(d, from + j, dim_ - std::min(j, dim_), 0.0F);
-      hn::StoreU(x, d, buffer + j);
-    }
-    return buffer;
   }
 
   // Whether the block lies within the keys that all of some rows see.
@@ -200,7 +177,7 @@ class Flash {
   bool all_finite() const {
     V sum = hn::Zero(d);
     for (size_t i = 0; i < block_.keys; ++i) {
-      for (size_t j = 0; j < padded_; j += hn::Lanes(d)) {
+      for (size_t j = 0; j < padded_v_; j += hn::Lanes(d)) {
         sum = hn::MulAdd(hn::LoadU(d, block_.v[i] + j), hn::Zero(d), sum);
       }
     }
@@ -214,19 +191,20 @@ class Flash {
       return keys.begin < block_.end() && block_.first < keys.end;
     });
     if (!any) return;
-    const PanelOptions options = options_of(tile, row, rows);
+    const PanelOptions<T> options = options_of(tile, row, rows);
     WithCount<kPanelVectors>(lanes_of(rows) / hn::Lanes(d),
                              [&](auto vectors) HWY_ATTR { weigh<vectors()>(options, row); });
     if (!block_.finite) return add_seen_values(row, rows, z_, scores_, panel_rows());
-    AddAllValues(d, scores_, panel_rows(), rows, block_.v, block_.keys, by_, sums_ + row * padded_,
-                 padded_);
+    AddAllValues(d, scores_, panel_rows(), rows, block_.v, block_.keys, by_,
+                 sums_ + row * padded_v_, padded_v_);
   }
 
   template <size_t Vectors>
-  void weigh(const PanelOptions& options, size_t row) {
-    const float* queries = queries_ + row * dim_;
+  void weigh(const PanelOptions<T>& options, size_t row) {
+    const T* queries = queries_ + row * dim_;
     for (size_t t = 0; t < block_.keys; t += kKeyGroup<Vectors>) {
-      ScoreKeys<Vectors>(d, queries, panel_rows(), block_.k + t, dim_, scores_ + t * panel_rows());
+      ScoreKeys<Vectors>(d, queries, panel_rows(), block_.k + t, dim_, scores_ + t * panel_rows(),
+                         panel_rows());
     }
     V m[Vectors];
     if (options.plain()) {
@@ -241,14 +219,13 @@ class Flash {
 
   // A value that is NaN or inf must not reach a row that does not see it, and 0 times
   // it would be NaN.
-  void add_seen_values(size_t row, size_t rows, const float* z, const float* weights,
-                       size_t panel) {
+  void add_seen_values(size_t row, size_t rows, const T* z, const T* weights, size_t panel) {
     for (size_t r = 0; r < rows; ++r) {
-      float* sums = sums_ + (row + r) * padded_;
-      for (size_t j = 0; j < dim_; ++j) sums[j] *= by_[r];
+      T* sums = sums_ + (row + r) * padded_v_;
+      for (size_t j = 0; j < dim_v_; ++j) sums[j] *= by_[r];
       for (size_t t = 0; t < block_.keys; ++t) {
-        if (z[t * panel + r] == minus_infinity<float>()) continue;
-        for (size_t j = 0; j < dim_; ++j) sums[j] += weights[t * panel + r] * block_.v[t][j];
+        if (z[t * panel + r] == minus_infinity<T>()) continue;
+        for (size_t j = 0; j < dim_v_; ++j) sums[j] += weights[t * panel + r] * block_.v[t][j];
       }
     }
   }
@@ -258,24 +235,24 @@ class Flash {
   void fold_one(const RowTile& tile) {
     ScoreRow(d, queries_, block_.k, block_.keys, padded_, scores_);
     make_row_logits(tile);
-    const State<float> before{m_[0], d_[0]};
-    State<float> now = FoldTile(d, static_cast<const float*>(scores_), lanes_of(block_.keys),
-                                before, z_, [](size_t, auto) ONEPASS_INLINE {});
+    const State<T> before{m_[0], d_[0]};
+    State<T> now = FoldTile(d, static_cast<const T*>(scores_), lanes_of(block_.keys), before, z_,
+                            [](size_t, auto) ONEPASS_INLINE {});
     if (now.d != now.d) {  // a NaN is the largest, before any +inf
       for (size_t t = 0; t < block_.keys; ++t)
         now.m = scores_[t] != scores_[t] ? scores_[t] : now.m;
     }
-    by_[0] = now.m == before.m ? 1.0F : rescale(now.m, before.m);
+    by_[0] = now.m == before.m ? T(1) : rescale(now.m, before.m);
     m_[0] = now.m;
     d_[0] = now.d;
     if (!block_.finite) return add_seen_values(0, 1, scores_, z_, 1);
-    AddToRows<1>(d, z_, 1, block_.v, block_.keys, by_, sums_, padded_);
+    AddToRows<1>(d, z_, 1, block_.v, block_.keys, by_, sums_, padded_v_);
   }
 
   // All keys of a block are among those that the row sees: blocks are cut to them.
   void make_row_logits(const RowTile& tile) {
-    const V scale = hn::Set(d, static_cast<float>(a_.scale));
-    const auto cap = static_cast<float>(a_.softcap);
+    const V scale = hn::Set(d, static_cast<T>(a_.scale));
+    const auto cap = static_cast<T>(a_.softcap);
     for (size_t t = 0; t < block_.keys; t += hn::Lanes(d)) {
       V z = hn::Mul(hn::LoadU(d, scores_ + t), scale);
       if (cap > 0) {
@@ -284,25 +261,24 @@ class Flash {
       hn::StoreU(z, d, scores_ + t);
     }
     // Up to whole vectors, so that the fold has no rest.
-    std::fill(scores_ + block_.keys, scores_ + lanes_of(block_.keys), minus_infinity<float>());
+    std::fill(scores_ + block_.keys, scores_ + lanes_of(block_.keys), minus_infinity<T>());
     if (!a_.alibi && !a_.additive && !a_.boolean) return;
     const QueryMasks masks(a_, tile.sequence, tile.batch, tiles_.head(tile, 0), 0);
     for (size_t t = 0; t < block_.keys; ++t) {
       const int64_t key = block_.first + static_cast<int64_t>(t);
-      const auto distance = static_cast<float>(std::abs(key - own_[0]));
-      scores_[t] += masks.added(key) - slopes_[0] * distance;
-      if (masks.hides(key)) scores_[t] = minus_infinity<float>();
+      const auto distance = static_cast<T>(std::abs(key - own_[0]));
+      scores_[t] += masks.template added<T>(key) - slopes_[0] * distance;
+      if (masks.hides(key)) scores_[t] = minus_infinity<T>();
     }
   }
 
   // What options there are for a panel and the block, laid out as its scores are.
-  PanelOptions options_of(const RowTile& tile, size_t row, size_t rows) {
-    PanelOptions options{.scale = static_cast<float>(a_.scale),
-                         .cap = static_cast<float>(a_.softcap)};
+  PanelOptions<T> options_of(const RowTile& tile, size_t row, size_t rows) {
+    PanelOptions<T> options{.scale = static_cast<T>(a_.scale), .cap = static_cast<T>(a_.softcap)};
     const size_t lanes = lanes_of(rows);
     if (a_.alibi) {
       for (size_t r = 0; r < lanes; ++r) {
-        own_here_[r] = static_cast<float>(own_[row + r] - block_.first);
+        own_here_[r] = static_cast<T>(own_[row + r] - block_.first);
       }
       options.slopes = slopes_ + row;
       options.own = own_here_;
@@ -311,8 +287,8 @@ class Flash {
       const auto keys = static_cast<int64_t>(block_.keys);
       for (size_t r = 0; r < lanes; ++r) {
         const Keys& each = live_[row + r];
-        begins_[r] = static_cast<float>(std::clamp<int64_t>(each.begin - block_.first, 0, keys));
-        ends_[r] = static_cast<float>(std::clamp<int64_t>(each.end - block_.first, 0, keys));
+        begins_[r] = static_cast<T>(std::clamp<int64_t>(each.begin - block_.first, 0, keys));
+        ends_[r] = static_cast<T>(std::clamp<int64_t>(each.end - block_.first, 0, keys));
       }
       options.begins = begins_;
       options.ends = ends_;
@@ -330,28 +306,29 @@ class Flash {
                            tiles_.query(tile, at));
     for (size_t t = 0; t < block_.keys; ++t) {
       const int64_t key = block_.first + static_cast<int64_t>(t);
-      if (a_.additive) additive_[t * panel_rows() + lane] = masks.added(key);
-      if (a_.boolean) keep_[t * panel_rows() + lane] = masks.hides(key) ? 0.0F : 1.0F;
+      if (a_.additive) additive_[t * panel_rows() + lane] = masks.template added<T>(key);
+      if (a_.boolean) keep_[t * panel_rows() + lane] = masks.hides(key) ? T(0) : T(1);
     }
   }
 
   const AttentionArgs& a_;
   const RowTiles& tiles_;
-  const size_t dim_, padded_;  // padded: to whole vectors
-  float* const queries_;       // panels, dim by dim
-  float* const sums_;          // rows
-  float* const k_;
-  float* const v_;
-  float* const scores_;  // of a panel; then weights
-  float* const additive_;
-  float* const keep_;
-  float* const z_;
+  const size_t dim_, dim_v_;
+  const size_t padded_, padded_v_;  // to whole vectors
+  T* const queries_;                // panels, dim by dim
+  T* const sums_;                   // rows
+  T* const k_;
+  T* const v_;
+  T* const scores_;  // of a panel; then weights
+  T* const additive_;
+  T* const keep_;
+  T* const z_;
   bool one_ = false;  // the tile's row is all that its kv head has
-  Block block_;
+  Block<T> block_;
   Keys live_[kFlashRows];
   int64_t own_[kFlashRows];
-  float m_[kFlashRows], d_[kFlashRows], slopes_[kFlashRows];
-  float by_[kFlashRows], own_here_[kFlashRows], begins_[kFlashRows], ends_[kFlashRows];
+  T m_[kFlashRows], d_[kFlashRows], slopes_[kFlashRows];
+  T by_[kFlashRows], own_here_[kFlashRows], begins_[kFlashRows], ends_[kFlashRows];
 };
 
 }  // namespace onepass::HWY_NAMESPACE

@@ -30,10 +30,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The mean of a row's values from what its parts left: states, and sums a stride apart.
-template <class Out>
-HWY_NOINLINE void WriteMean(State<float> total, const State<float>* states, const float* sums,
-                            int64_t parts, size_t apart, Out* o, size_t dim) {
-  const hn::ScalableTag<float> d;
+template <class T, class Out>
+HWY_NOINLINE void WriteMean(State<T> total, const State<T>* states, const T* sums, int64_t parts,
+                            size_t apart, Out* o, size_t dim) {
+  const hn::ScalableTag<T> d;
   using Vector = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
   const Vector first = hn::Set(d, factor(total, states[0].m));
@@ -48,16 +48,17 @@ HWY_NOINLINE void WriteMean(State<float> total, const State<float>* states, cons
 }
 
 // Writes o and lse of a row.
-void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, int64_t row,
-            const State<float>* states, const float* sums, int64_t parts, size_t apart) {
+template <class T>
+void Finish(const AttentionArgs& a, const FlashWork<T>& work, const RowTile& tile, int64_t row,
+            const State<T>* states, const T* sums, int64_t parts, size_t apart) {
   const int64_t head = work.tiles.head(tile, row);
   const int64_t token = tile.sequence.q_first + work.tiles.query(tile, row);
   LongState all(states[0]);
   for (int64_t i = 1; i < parts; ++i) all = merge(all, LongState(states[i]));
-  const auto total = narrow<float>(all);
+  const auto total = narrow<T>(all);
   with_type_for<float>(a.o.dtype, [&]<class Out>(Type<Out>) HWY_ATTR {
     Out* o = static_cast<Out*>(a.o.data) + a.o.offset(tile.batch, head, token);
-    WriteMean(total, states, sums, parts, apart, o, static_cast<size_t>(a.dim));
+    WriteMean(total, states, sums, parts, apart, o, static_cast<size_t>(a.dim_v));
   });
   if (!a.lse) return;
   write(a.lse.data, a.lse.dtype, a.lse.offset(tile.batch, head, token), logsumexp(total));
@@ -65,32 +66,35 @@ void Finish(const AttentionArgs& a, const FlashWork& work, const RowTile& tile, 
 
 // One part of a tile's keys. Where it is all of them, o is finished; else its states
 // and sums are left.
-void WorkOn(const AttentionArgs& a, const FlashWork& work, int64_t index, int64_t part,
-            Flash& flash) {
+template <class T>
+void WorkOn(const AttentionArgs& a, const FlashWork<T>& work, int64_t index, int64_t part,
+            Flash<T>& flash) {
   const RowTile tile = work.tiles.at(index);
   flash.run(tile, work.keys_of(tile, part), part == 0);
   for (int64_t r = 0; r < tile.rows; ++r) {
-    const State<float> state = flash.state(r);
+    const State<T> state = flash.state(r);
     if (work.parts == 1) {
       Finish(a, work, tile, r, &state, flash.sums(r), 1, 0);
       continue;
     }
     *work.state(index, r, part) = state;
-    std::copy_n(flash.sums(r), static_cast<size_t>(a.dim), work.sums(index, r, part));
+    std::copy_n(flash.sums(r), static_cast<size_t>(a.dim_v), work.sums(index, r, part));
   }
 }
 
-void MergeParts(const AttentionArgs& a, const FlashWork& work, int64_t index) {
+template <class T>
+void MergeParts(const AttentionArgs& a, const FlashWork<T>& work, int64_t index) {
   const RowTile tile = work.tiles.at(index);
   for (int64_t r = 0; r < tile.rows; ++r) {
     Finish(a, work, tile, r, work.state(index, r, 0), work.sums(index, r, 0), work.parts,
-           static_cast<size_t>(work.layout.padded));
+           static_cast<size_t>(work.layout.padded_v));
   }
 }
 
-void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, float* memory) {
-  Flash flash(a, work.tiles, work.layout,
-              memory + static_cast<size_t>(team.rank()) * work.layout.floats());
+template <class T>
+void Work(const AttentionArgs& a, const FlashWork<T>& work, Team& team, T* memory) {
+  Flash<T> flash(a, work.tiles, work.layout,
+                 memory + static_cast<size_t>(team.rank()) * work.layout.elements());
   const int64_t items = work.tiles.count() * work.parts;
   // Small enough to level the load, large enough that little ones do not wait for each other.
   const int64_t block = std::clamp<int64_t>(items / (64 * team.size()), 1, 16);
@@ -104,6 +108,15 @@ void FlashWorker(const AttentionArgs& a, const FlashWork& work, Team& team, floa
   for (int64_t i = team.rank(); i < work.tiles.count(); i += team.size()) MergeParts(a, work, i);
 }
 
+void FlashWorker(const AttentionArgs& a, const FlashWork<float>& work, Team& team, float* memory) {
+  Work(a, work, team, memory);
+}
+
+void FlashWorkerF64(const AttentionArgs& a, const FlashWork<double>& work, Team& team,
+                    double* memory) {
+  Work(a, work, team, memory);
+}
+
 }  // namespace
 }  // namespace onepass::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -112,21 +125,34 @@ HWY_AFTER_NAMESPACE();
 namespace onepass::ops::attention {
 
 HWY_EXPORT(FlashWorker);
+HWY_EXPORT(FlashWorkerF64);
 
-Status cpu_flash(const AttentionArgs& args, const CpuAttentionLaunch& launch) {
-  FlashWork work(args, launch);
-  const std::size_t own = static_cast<std::size_t>(launch.threads) * work.layout.floats();
-  const double bytes = static_cast<double>(own) * sizeof(float) + work.shared_bytes();
+namespace {
+
+// Runs worker(args, work, team, memory) on all threads.
+template <class T, class Worker>
+Status run(const AttentionArgs& args, const CpuAttentionLaunch& launch, Worker worker) {
+  FlashWork<T> work(args, launch);
+  const std::size_t own = static_cast<std::size_t>(launch.threads) * work.layout.elements();
+  const double bytes = static_cast<double>(own) * sizeof(T) + work.shared_bytes();
   std::byte* memory = bytes < 0x1p60 ? scratch(static_cast<std::size_t>(bytes)) : nullptr;
   if (memory == nullptr) {
     return {Code::out_of_memory, "no memory for " + std::to_string(work.parts) +
                                      " parts of keys: " + std::to_string(bytes) + " bytes"};
   }
-  work.place(memory + own * sizeof(float));
-  run_team(launch.threads, [&](Team& team) {
-    HWY_DYNAMIC_DISPATCH(FlashWorker)(args, work, team, reinterpret_cast<float*>(memory));
-  });
+  work.place(memory + own * sizeof(T));
+  run_team(launch.threads,
+           [&](Team& team) { worker(args, work, team, reinterpret_cast<T*>(memory)); });
   return {};
+}
+
+}  // namespace
+
+Status cpu_flash(const AttentionArgs& args, const CpuAttentionLaunch& launch) {
+  if (args.q.dtype == DType::f64) {
+    return run<double>(args, launch, HWY_DYNAMIC_DISPATCH(FlashWorkerF64));
+  }
+  return run<float>(args, launch, HWY_DYNAMIC_DISPATCH(FlashWorker));
 }
 
 }  // namespace onepass::ops::attention

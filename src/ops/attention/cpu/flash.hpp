@@ -11,9 +11,10 @@
 
 namespace onepass {
 
+template <class T>
 struct FlashWork {
   FlashWork(const AttentionArgs& args, const CpuAttentionLaunch& launch)
-      : tiles(args, kFlashRows), layout(args.dim), part_keys(launch.part_keys) {
+      : tiles(args, kFlashRows), layout(args.dim, args.dim_v), part_keys(launch.part_keys) {
     std::int64_t longest = 0;
     for (std::int64_t b = 0; b < args.batch; ++b) {
       const Sequence s = sequence_of(args, b);
@@ -32,21 +33,21 @@ struct FlashWork {
   // In floating point: lengths and a split of one key may ask for more than integers count.
   double shared_bytes() const {
     if (parts == 1) return 0;
-    return slots() * (static_cast<double>(layout.padded) * sizeof(float) + sizeof(State<float>));
+    return slots() * (static_cast<double>(layout.padded_v) * sizeof(T) + sizeof(State<T>));
   }
 
   void place(std::byte* memory) {
-    sums_ = reinterpret_cast<float*>(memory);
-    const std::size_t sums = parts == 1 ? 0 : static_cast<std::size_t>(slots() * layout.padded);
-    states_ = reinterpret_cast<State<float>*>(sums_ + sums);
+    sums_ = reinterpret_cast<T*>(memory);
+    const std::size_t sums = parts == 1 ? 0 : static_cast<std::size_t>(slots() * layout.padded_v);
+    states_ = reinterpret_cast<State<T>*>(sums_ + sums);
   }
 
   // What part `part` of row r of a tile left; the parts of a row are neighbours.
-  State<float>* state(std::int64_t tile, std::int64_t r, std::int64_t part) const {
+  State<T>* state(std::int64_t tile, std::int64_t r, std::int64_t part) const {
     return states_ + slot(tile, r, part);
   }
-  float* sums(std::int64_t tile, std::int64_t r, std::int64_t part) const {
-    return sums_ + slot(tile, r, part) * static_cast<std::size_t>(layout.padded);
+  T* sums(std::int64_t tile, std::int64_t r, std::int64_t part) const {
+    return sums_ + slot(tile, r, part) * static_cast<std::size_t>(layout.padded_v);
   }
 
   RowTiles tiles;
@@ -64,8 +65,8 @@ struct FlashWork {
     return static_cast<std::size_t>((tile * rows + r) * parts + part);
   }
 
-  float* sums_ = nullptr;
-  State<float>* states_ = nullptr;
+  T* sums_ = nullptr;
+  State<T>* states_ = nullptr;
 };
 
 }  // namespace onepass

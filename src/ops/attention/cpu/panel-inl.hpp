@@ -21,15 +21,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // What makes z of a panel's scores of a block. Null: there is no such option. Keys count from the
 // block's first; a value per row, or one a key and row, as the scores lie.
+template <class T>
 struct PanelOptions {
-  float scale = 1;
-  float cap = 0;
-  const float* slopes = nullptr;  // with own: the key that a row stands at
-  const float* own = nullptr;
-  const float* begins = nullptr;  // with ends: the keys that a row sees
-  const float* ends = nullptr;
-  const float* additive = nullptr;
-  const float* keep = nullptr;
+  T scale = 1;
+  T cap = 0;
+  const T* slopes = nullptr;  // with own: the key that a row stands at
+  const T* own = nullptr;
+  const T* begins = nullptr;  // with ends: the keys that a row sees
+  const T* ends = nullptr;
+  const T* additive = nullptr;
+  const T* keep = nullptr;
 
   bool plain() const {
     return cap == 0 && slopes == nullptr && begins == nullptr && additive == nullptr &&
@@ -38,9 +39,9 @@ struct PanelOptions {
 };
 
 // z of a vector of rows at one key.
-template <class D, class V = hn::Vec<D>>
-ONEPASS_FORCED V Logit(D d, V score, const PanelOptions& o, float key, size_t row, size_t cell) {
-  const V hidden = hn::Set(d, minus_infinity<float>());
+template <class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+ONEPASS_FORCED V Logit(D d, V score, const PanelOptions<T>& o, T key, size_t row, size_t cell) {
+  const V hidden = hn::Set(d, minus_infinity<T>());
   const V t = hn::Set(d, key);
   V z = hn::Mul(score, hn::Set(d, o.scale));
   if (o.cap > 0) {
@@ -64,12 +65,12 @@ ONEPASS_FORCED V Logit(D d, V score, const PanelOptions& o, float key, size_t ro
 }
 
 // Scores become z, and `m` the largest of each row.
-template <bool Plain, size_t Vectors, class D, class V = hn::Vec<D>>
-ONEPASS_FORCED void MakeLogits(D d, const PanelOptions& options, size_t panel, size_t keys,
-                               float* HWY_RESTRICT scores, V (&m)[Vectors]) {
+template <bool Plain, size_t Vectors, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+ONEPASS_FORCED void MakeLogits(D d, const PanelOptions<T>& options, size_t panel, size_t keys,
+                               T* HWY_RESTRICT scores, V (&m)[Vectors]) {
   const size_t lanes = hn::Lanes(d);
   const V scale = hn::Set(d, options.scale);
-  for (V& each : m) each = hn::Set(d, minus_infinity<float>());
+  for (V& each : m) each = hn::Set(d, minus_infinity<T>());
   for (size_t t = 0; t < keys; ++t) {
     for (size_t v = 0; v < Vectors; ++v) {
       const size_t cell = t * panel + v * lanes;
@@ -77,7 +78,7 @@ ONEPASS_FORCED void MakeLogits(D d, const PanelOptions& options, size_t panel, s
       if constexpr (Plain) {
         z = hn::Mul(z, scale);
       } else {
-        z = Logit(d, z, options, static_cast<float>(t), v * lanes, cell);
+        z = Logit(d, z, options, static_cast<T>(t), v * lanes, cell);
       }
       m[v] = MaxOrNaN(d, m[v], z);
       hn::StoreU(z, d, scores + cell);
@@ -92,11 +93,10 @@ inline constexpr size_t kRunKeys = 8;
 // the rows' sums shrink by. Weights are summed in runs, since one by one those below half an ulp of
 // the sum so far would be lost. `skew` is how many keys of the first run come before the block: a
 // row's runs do not depend on where its block begins.
-template <size_t Vectors, class D, class V = hn::Vec<D>>
+template <size_t Vectors, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
 ONEPASS_FORCED void FoldPanel(D d, size_t panel, size_t keys, size_t skew,
-                              const V (&block_m)[Vectors], float* HWY_RESTRICT z,
-                              float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
-                              float* HWY_RESTRICT by) {
+                              const V (&block_m)[Vectors], T* HWY_RESTRICT z, T* HWY_RESTRICT m,
+                              T* HWY_RESTRICT sum, T* HWY_RESTRICT by) {
   const size_t lanes = hn::Lanes(d);
   V shift[Vectors];
   V added[Vectors];

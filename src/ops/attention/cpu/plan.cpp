@@ -21,7 +21,8 @@ constexpr std::int64_t kLeastPart = 512;
 constexpr std::int64_t kInvariantPart = 1024;
 
 double products(const Problem& p) {
-  return static_cast<double>(p.rows) * static_cast<double>(p.cols) * p.attention.dim;
+  return static_cast<double>(p.rows) * static_cast<double>(p.cols) *
+         (p.attention.dim + p.attention.value_dim()) / 2;
 }
 
 int attention_threads(const Problem& p, const Machine& m, Reasons* reasons) {
@@ -68,7 +69,7 @@ Plan CpuAttentionLaunch::plan() const {
 
 CpuAttentionLaunch plan_queries(const Problem& p, const Machine& m, Reasons* reasons) {
   CpuAttentionLaunch launch{.threads = attention_threads(p, m, reasons)};
-  launch.scratch_bytes = static_cast<std::size_t>(p.cols) * sizeof(float);
+  launch.scratch_bytes = static_cast<std::size_t>(p.cols) * size_of(compute_type(p.in));
   say(reasons, "a query's scores: ", launch.scratch_bytes, " bytes per thread");
   return launch;
 }
@@ -82,7 +83,8 @@ CpuAttentionLaunch plan_tiles(const Problem& p, const Machine& m, Reasons* reaso
         std::min<std::int64_t>(std::max<std::int64_t>(ceil_div(p.cols, launch.part_keys), 1),
                                std::numeric_limits<int>::max()));
   }
-  launch.scratch_bytes = FlashLayout(p.attention.dim).bytes();
+  launch.scratch_bytes = FlashLayout(p.attention.dim, p.attention.value_dim()).elements() *
+                         size_of(compute_type(p.in));
   say(reasons, "a tile's queries, keys, values and sums: ", launch.scratch_bytes,
       " bytes per thread");
   return launch;

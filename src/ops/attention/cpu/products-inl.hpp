@@ -57,9 +57,25 @@ ONEPASS_FORCED void WithCount(size_t n, Body body) {
 template <class D>
 class FourFactors {
   using V = hn::Vec<D>;
+  using T = hn::TFromD<D>;
 
  public:
+  ONEPASS_FORCED FourFactors(D, const T* p) : p_(p) {}
+  template <size_t Lane>
+  ONEPASS_FORCED V at(D d, Constant<Lane>) const {
+    return hn::Set(d, p_[Lane]);
+  }
+
+ private:
+  const T* p_;
+};
 #if HWY_TARGET == HWY_NEON
+template <>
+class FourFactors<hn::ScalableTag<float>> {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+
+ public:
   ONEPASS_FORCED FourFactors(D d, const float* p) : four_(hn::LoadU(d, p)) {}
   template <size_t Lane>
   ONEPASS_FORCED V at(D, Constant<Lane>) const {
@@ -68,17 +84,8 @@ class FourFactors {
 
  private:
   V four_;
-#else
-  ONEPASS_FORCED FourFactors(D, const float* p) : p_(p) {}
-  template <size_t Lane>
-  ONEPASS_FORCED V at(D d, Constant<Lane>) const {
-    return hn::Set(d, p_[Lane]);
-  }
-
- private:
-  const float* p_;
-#endif
 };
+#endif
 
 template <class Body>
 ONEPASS_FORCED void ForFour(Body body) {
@@ -89,15 +96,15 @@ ONEPASS_FORCED void ForFour(Body body) {
 }
 
 // scores[t][r] = Σ_j queries[j][r] · keys[t][j], of a group of keys and the rows of `Vectors`
-// vectors; rows of both are `panel` apart.
-template <size_t Vectors, class D>
-ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t panel,
-                              const float* const* HWY_RESTRICT keys, size_t dim,
-                              float* HWY_RESTRICT scores) {
+// vectors. Rows of the queries are `panel` apart, those of the scores `apart`.
+template <size_t Vectors, class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED void ScoreKeys(D d, const T* HWY_RESTRICT queries, size_t panel,
+                              const T* const* HWY_RESTRICT keys, size_t dim, T* HWY_RESTRICT scores,
+                              size_t apart) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   constexpr size_t kKeys = kKeyGroup<Vectors>;
-  const float* key[kKeys];
+  const T* key[kKeys];
   V sum[kKeys][Vectors];
   for (size_t i = 0; i < kKeys; ++i) {
     key[i] = keys[i];
@@ -113,7 +120,7 @@ ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t pan
   }
   for (size_t i = 0; i < kKeys; ++i) {
     for (size_t v = 0; v < Vectors; ++v) {
-      hn::StoreU(sum[i][v], d, scores + i * panel + v * lanes);
+      hn::StoreU(sum[i][v], d, scores + i * apart + v * lanes);
     }
   }
 }
@@ -122,10 +129,9 @@ ONEPASS_FORCED void ScoreKeys(D d, const float* HWY_RESTRICT queries, size_t pan
 // past the last. Scores of up to kRowGroup − 1 keys past the last are written, too.
 inline constexpr size_t kRowGroup = 8;
 
-template <class D>
-ONEPASS_FORCED void ScoreRow(D d, const float* HWY_RESTRICT query,
-                             const float* const* HWY_RESTRICT keys, size_t count, size_t padded,
-                             float* HWY_RESTRICT scores) {
+template <class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED void ScoreRow(D d, const T* HWY_RESTRICT query, const T* const* HWY_RESTRICT keys,
+                             size_t count, size_t padded, T* HWY_RESTRICT scores) {
   using V = hn::Vec<D>;
   for (size_t t = 0; t < count; t += kRowGroup) {
     V sum[kRowGroup];
@@ -144,12 +150,11 @@ ONEPASS_FORCED void ScoreRow(D d, const float* HWY_RESTRICT query,
 
 // sums[r][·] = sums[r][·] · by[r] + Σ_t weights[t][r] · values[t][·], of `Rows` rows and
 // `Vectors` vectors of their sums, which begin at element `at` of the values. Rows of sums
-// are `padded` apart.
-template <size_t Rows, size_t Vectors, class D>
-ONEPASS_FORCED void AddValues(D d, const float* HWY_RESTRICT weights, size_t panel,
-                              const float* const* HWY_RESTRICT values, size_t keys, size_t at,
-                              const float* HWY_RESTRICT by, float* HWY_RESTRICT sums,
-                              size_t padded) {
+// are `padded` apart. With ByRow weights lie row by row: weights[r][t].
+template <bool ByRow, size_t Rows, size_t Vectors, class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED void AddValues(D d, const T* HWY_RESTRICT weights, size_t panel,
+                              const T* const* HWY_RESTRICT values, size_t keys, size_t at,
+                              const T* HWY_RESTRICT by, T* HWY_RESTRICT sums, size_t padded) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sum[Rows][Vectors];
@@ -165,7 +170,9 @@ ONEPASS_FORCED void AddValues(D d, const float* HWY_RESTRICT weights, size_t pan
     const auto add = [&](size_t r, V weight) ONEPASS_INLINE {
       for (size_t v = 0; v < Vectors; ++v) sum[r][v] = hn::MulAdd(value[v], weight, sum[r][v]);
     };
-    if constexpr (Rows == 1) {
+    if constexpr (ByRow) {
+      for (size_t r = 0; r < Rows; ++r) add(r, hn::Set(d, weights[r * panel + t]));
+    } else if constexpr (Rows == 1) {
       add(0, hn::Set(d, weights[t * panel]));
     } else {
       for (size_t r = 0; r < Rows; r += 4) {
@@ -182,9 +189,9 @@ ONEPASS_FORCED void AddValues(D d, const float* HWY_RESTRICT weights, size_t pan
 }
 
 // The same for all elements of `Rows` rows.
-template <size_t Rows, class D>
-ONEPASS_FORCED void AddToRows(D d, const float* weights, size_t panel, const float* const* values,
-                              size_t keys, const float* by, float* sums, size_t padded) {
+template <size_t Rows, bool ByRow = false, class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED void AddToRows(D d, const T* weights, size_t panel, const T* const* values,
+                              size_t keys, const T* by, T* sums, size_t padded) {
   constexpr size_t kMost = std::min<size_t>(8, kAccumulators / Rows);
   const size_t lanes = hn::Lanes(d);
   size_t left = padded / lanes;
@@ -192,7 +199,7 @@ ONEPASS_FORCED void AddToRows(D d, const float* weights, size_t panel, const flo
     const size_t at = padded - left * lanes;
     const size_t vectors = left / groups;  // as even as can be
     WithCount<kMost>(vectors, [=](auto count) ONEPASS_INLINE {
-      AddValues<Rows, count()>(d, weights, panel, values, keys, at, by, sums, padded);
+      AddValues<ByRow, Rows, count()>(d, weights, panel, values, keys, at, by, sums, padded);
     });
     left -= vectors;
   }
@@ -200,12 +207,13 @@ ONEPASS_FORCED void AddToRows(D d, const float* weights, size_t panel, const flo
 
 // The same for any number of rows. More than one are made to be a multiple of four: the last vector
 // of a panel has lanes enough, and the sums have rows.
-template <class D>
-ONEPASS_FORCED void AddAllValues(D d, const float* weights, size_t panel, size_t rows,
-                                 const float* const* values, size_t keys, const float* by,
-                                 float* sums, size_t padded) {
+template <bool ByRow = false, class D, class T = hn::TFromD<D>>
+ONEPASS_FORCED void AddAllValues(D d, const T* weights, size_t panel, size_t rows,
+                                 const T* const* values, size_t keys, const T* by, T* sums,
+                                 size_t padded) {
   const auto add = [=](size_t r, auto few) ONEPASS_INLINE {
-    AddToRows<few()>(d, weights + r, panel, values, keys, by + r, sums + r * padded, padded);
+    AddToRows<few(), ByRow>(d, weights + (ByRow ? r * panel : r), panel, values, keys, by + r,
+                            sums + r * padded, padded);
   };
   size_t r = 0;
   if (rows > 1 && hn::Lanes(d) >= 4) {

@@ -29,8 +29,15 @@ std::string refuse_size(const AttentionFacts& a, const Launch& launch, const Mac
   return {};
 }
 
-inline std::string refuse_tensor_cores(const Problem& p, const Machine& m) {
+inline std::string refuse_any(const Problem& p, const Machine& m) {
   if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (p.in == DType::f64 || p.out == DType::f64) return "it takes and gives f32, f16 and bf16";
+  if (!p.attention.one_dim()) return "its values have the dim of its keys";
+  return {};
+}
+
+inline std::string refuse_tensor_cores(const Problem& p, const Machine& m) {
+  if (std::string no = refuse_any(p, m); !no.empty()) return no;
   if (m.gpu.sm < 80) return "it needs sm_80";
   if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
   return {};
@@ -55,7 +62,7 @@ inline SimtLaunch simt(const Problem& p, const Machine&) {
 }
 
 inline std::string refuse_simt(const Problem& p, const Machine& m) {
-  if (m.device() != Device::cuda) return "it runs on a GPU";
+  if (std::string no = refuse_any(p, m); !no.empty()) return no;
   return refuse_size(p.attention, simt(p, m), m);
 }
 

@@ -82,6 +82,7 @@ inline std::string refuse_walk(const Problem& p, const Machine& m) {
     return "it takes f16 and bf16, and gives the same";
   }
   if (p.wants_lse) return "it writes no lse";
+  if (!a.one_dim()) return "its values have the dim of its keys";
   if (a.dim % 16 != 0 || a.dim > 256) return "its dims are multiples of 16, up to 256";
   if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
   if (a.lengths || a.q_offsets || a.kv_offsets || a.page > 0) {

@@ -118,6 +118,7 @@ inline std::string refuse_hopper(const Problem& p, const Machine& m) {
   if (flash_dims(a.dim).dim != a.dim || a.dim > 256) {
     return "its dims are 64, 96, 128, 192 and 256";
   }
+  if (!a.one_dim()) return "its values have the dim of its keys";
   if (!a.aligned) return "its tokens must begin at multiples of 16 bytes";
   if (!a.strided) return "its strides must be positive";
   if (a.page > 0) return "its keys are not in pages";
