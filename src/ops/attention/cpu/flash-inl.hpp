@@ -18,6 +18,7 @@
 #include "ops/attention/cpu/panel-inl.hpp"
 #include "ops/attention/cpu/products-inl.hpp"
 #include "ops/attention/cpu/row-inl.hpp"
+#include "ops/attention/cpu/row_logits-inl.hpp"
 #include "ops/attention/cpu/tiles.hpp"
 #include "ops/attention/logit.hpp"
 
@@ -173,15 +174,9 @@ class Flash {
     });
   }
 
-  // 0 · x is 0 for what is finite, and NaN for what is not.
   bool all_finite() const {
-    V sum = hn::Zero(d);
-    for (size_t i = 0; i < block_.keys; ++i) {
-      for (size_t j = 0; j < padded_v_; j += hn::Lanes(d)) {
-        sum = hn::MulAdd(hn::LoadU(d, block_.v[i] + j), hn::Zero(d), sum);
-      }
-    }
-    return hn::AllTrue(d, hn::Eq(sum, sum));
+    return std::all_of(block_.v, block_.v + block_.keys,
+                       [this](const T* v) { return AllFinite(d, v, padded_v_); });
   }
 
   // The block into the rows of the panel that begins at one.
@@ -249,27 +244,17 @@ class Flash {
     AddToRows<1>(d, z_, 1, block_.v, block_.keys, by_, sums_, padded_v_);
   }
 
-  // All keys of a block are among those that the row sees: blocks are cut to them.
   void make_row_logits(const RowTile& tile) {
-    const V scale = hn::Set(d, static_cast<T>(a_.scale));
-    const auto cap = static_cast<T>(a_.softcap);
-    for (size_t t = 0; t < block_.keys; t += hn::Lanes(d)) {
-      V z = hn::Mul(hn::LoadU(d, scores_ + t), scale);
-      if (cap > 0) {
-        z = hn::Mul(hn::Set(d, cap), hn::Tanh(d, hn::Div(z, hn::Set(d, cap))));
-      }
-      hn::StoreU(z, d, scores_ + t);
-    }
-    // Up to whole vectors, so that the fold has no rest.
-    std::fill(scores_ + block_.keys, scores_ + lanes_of(block_.keys), minus_infinity<T>());
-    if (!a_.alibi && !a_.additive && !a_.boolean) return;
     const QueryMasks masks(a_, tile.sequence, tile.batch, tiles_.head(tile, 0), 0);
-    for (size_t t = 0; t < block_.keys; ++t) {
-      const int64_t key = block_.first + static_cast<int64_t>(t);
-      const auto distance = static_cast<T>(std::abs(key - own_[0]));
-      scores_[t] += masks.template added<T>(key) - slopes_[0] * distance;
-      if (masks.hides(key)) scores_[t] = minus_infinity<T>();
-    }
+    const RowOptions<T> options{.scale = static_cast<T>(a_.scale),
+                                .cap = static_cast<T>(a_.softcap),
+                                .slope = slopes_[0],
+                                .own = own_[0],
+                                .live = live_[0],
+                                .masks = a_.additive || a_.boolean ? &masks : nullptr};
+    // Up to whole vectors, so that the fold has no rest.
+    MakeRowLogits(d, options, block_.first, block_.keys, lanes_of(block_.keys), scores_,
+                  static_cast<T*>(nullptr));
   }
 
   // What options there are for a panel and the block, laid out as its scores are.

@@ -44,6 +44,33 @@ const T* RowAs(D d, const Heads& operand, int64_t at, size_t dim, bool may_stay,
   });
 }
 
+// Whether all elements of a row, in whole vectors, are numbers: 0 · x is 0 for these alone.
+template <class D, class T = hn::TFromD<D>>
+bool AllFinite(D d, const T* row, size_t padded) {
+  auto sum = hn::Zero(d);
+  for (size_t j = 0; j < padded; j += hn::Lanes(d)) {
+    sum = hn::MulAdd(hn::LoadU(d, row + j), hn::Zero(d), sum);
+  }
+  return hn::AllTrue(d, hn::Eq(sum, sum));
+}
+
+// Writes or adds `dim` elements to the row at an element's offset. `from` is whole vectors.
+template <class D, class T = hn::TFromD<D>>
+void WriteRow(D d, const T* from, size_t dim, bool add, const Heads& operand, int64_t at) {
+  with_type_for<float>(operand.dtype, [&]<class Stored>(Type<Stored>) HWY_ATTR {
+    Stored* to = static_cast<Stored*>(operand.data) + at;
+    const size_t lanes = hn::Lanes(d);
+    for (size_t j = 0; j < dim; j += lanes) {
+      const bool whole = j + lanes <= dim;
+      auto x = hn::LoadU(d, from + j);
+      if (add) {
+        x = hn::Add(whole ? LoadLanes(d, to + j) : LoadTail(d, to + j, dim - j, T(0)), x);
+      }
+      whole ? StoreLanes(d, x, to + j) : StoreTail(d, x, to + j, dim - j);
+    }
+  });
+}
+
 }  // namespace onepass::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
