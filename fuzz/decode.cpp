@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "cli/ops/call.hpp"
 #include "cli/problem/fill.hpp"
@@ -183,7 +184,8 @@ void stay_in_range(Case& c) {
 
 Case decode_case(Bytes& bytes) {
   Case c;
-  c.op = bytes.pick(kAllOps);
+  // All but the last, attention_backward, which is not fuzzed yet.
+  c.op = bytes.pick(std::span(kAllOps).first<kAllOps.size() - 1>());
   c.seed = bytes.bits(2);
   const auto fills = cli::fills();
   c.fill = bytes.one_in(2) ? bytes.pick(fills).name : fills.front().name;

@@ -25,6 +25,7 @@ class Submission {
       case Op::sample: return drawn();
       case Op::gate: return gated();
       case Op::attention: return attended();
+      case Op::attention_backward: break;
     }
     return {Code::internal, "fuzz: no such op"};
   }

@@ -44,7 +44,7 @@ struct Flags {
 
 // The problem that the flags describe, as text.
 std::string problem_text(const Flags& flags, Op op, const std::string& dtype) {
-  if (op != Op::attention) return fmt::format("{}x{} {}", flags.rows, flags.cols, dtype);
+  if (!attends(op)) return fmt::format("{}x{} {}", flags.rows, flags.cols, dtype);
   const AttentionFlags& a = flags.attention;
   std::string text = fmt::format("{}x{}x{}x{} {}", a.batch, a.heads, a.seq, a.head_dim, dtype);
   if (a.kv_heads > 0) text += fmt::format(" kv_heads={}", a.kv_heads);

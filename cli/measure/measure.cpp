@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <set>
 #include <thread>
@@ -61,7 +62,9 @@ class Sample {
                         [this, apart](std::int64_t i, Expected e) {
                           if (i % apart == 0) out_.emplace_back(i, e);
                         },
-                    .lse = [this](std::int64_t i, Expected e) { lse_.emplace_back(i, e); }};
+                    .lse = [this](std::int64_t i, Expected e) { lse_.emplace_back(i, e); },
+                    .gradient = [this](array::Id id, std::int64_t i,
+                                       Expected e) { gradients_[id].emplace_back(i, e); }};
     call.driver().expect(call, some_rows(call), sink);
   }
 
@@ -70,7 +73,10 @@ class Sample {
     for (const std::int64_t r : some_rows(call)) {
       if (wrong_row != nullptr && !wrong_row(call, r).empty()) return false;
     }
-    return all_close(call.out(), out_) && all_close(call[array::lse], lse_);
+    return all_close(call.out(), out_) && all_close(call[array::lse], lse_) &&
+           std::ranges::all_of(gradients_, [&call](const auto& each) {
+             return all_close(call[each.first], each.second);
+           });
   }
 
  private:
@@ -89,6 +95,7 @@ class Sample {
   }
 
   Expectations out_, lse_;
+  std::map<array::Id, Expectations> gradients_;
 };
 
 class Measurement {

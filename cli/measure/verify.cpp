@@ -34,9 +34,12 @@ std::string compare(std::string_view what, const GuardedArray& got,
 }
 
 // What was written, bit for bit: a NaN differs from itself, but not from its copy.
-std::vector<double> values_of(const GuardedArray& array) {
+std::vector<double> written_by(const Call& call) {
   std::vector<double> values;
-  for (std::int64_t i = 0; i < array.size(); ++i) values.push_back(array.get(i));
+  for (const array::Id id : kAllArrays) {
+    const std::int64_t size = call.writes(id) ? call[id].size() : 0;
+    for (std::int64_t i = 0; i < size; ++i) values.push_back(call[id].get(i));
+  }
   return values;
 }
 
@@ -73,6 +76,9 @@ std::string wrong_answer(const Call& call, const Expectation& expectation, doubl
     if (wrong.empty() && !got.intact()) {
       wrong = fmt::format("{}: bytes beside the elements were written", what);
     }
+  }
+  for (const auto& [id, expected] : expectation.gradients) {
+    if (wrong.empty()) wrong = compare(array::name(id), call[id], expected, worst);
   }
   for (std::int64_t r = 0; wrong.empty() && wrong_row != nullptr && r < call.spec().rows(); ++r) {
     wrong = wrong_row(call, r);
@@ -114,8 +120,8 @@ Verdict Verifier::run_and_compare(const Case& c) {
     const std::string wrong = wrong_answer(call, expectation, verdict.worst);
     if (!wrong.empty()) return failed(fmt::format("{} ({})", wrong, to_string(plan)));
     if (repeat == 0) {
-      first = values_of(call.out());
-    } else if (!same_bits(first, values_of(call.out()))) {
+      first = written_by(call);
+    } else if (!same_bits(first, written_by(call))) {
       return failed("two runs of one plan differ in their bits");
     }
   }

@@ -42,38 +42,52 @@ enum Id : std::uint8_t {
   q_offsets,
   kv_offsets,
   pages,
+  o,  // the result of the forward
+  d_o,
+  d_lse,
+  d_k,
+  d_v,
+  d_sinks,
+  d_additive,
 };
 
 }  // namespace array
 
 // As the API calls them, in the order above.
-inline constexpr std::array<std::string_view, array::pages + 1> kArrayNames = {"x",
-                                                                               "dy",
-                                                                               "forward x",
-                                                                               "y",
-                                                                               "lse",
-                                                                               "loss",
-                                                                               "target",
-                                                                               "weight",
-                                                                               "dloss",
-                                                                               "scale",
-                                                                               "temperature",
-                                                                               "mask.additive",
-                                                                               "mask.boolean",
-                                                                               "mask.lengths",
-                                                                               "indices",
-                                                                               "logprob",
-                                                                               "rank",
-                                                                               "valid",
-                                                                               "bias",
-                                                                               "seed",
-                                                                               "k",
-                                                                               "v",
-                                                                               "alibi",
-                                                                               "sinks",
-                                                                               "q_offsets",
-                                                                               "kv_offsets",
-                                                                               "pages"};
+inline constexpr std::array<std::string_view, array::d_additive + 1> kArrayNames = {"x",
+                                                                                    "dy",
+                                                                                    "forward x",
+                                                                                    "y",
+                                                                                    "lse",
+                                                                                    "loss",
+                                                                                    "target",
+                                                                                    "weight",
+                                                                                    "dloss",
+                                                                                    "scale",
+                                                                                    "temperature",
+                                                                                    "mask.additive",
+                                                                                    "mask.boolean",
+                                                                                    "mask.lengths",
+                                                                                    "indices",
+                                                                                    "logprob",
+                                                                                    "rank",
+                                                                                    "valid",
+                                                                                    "bias",
+                                                                                    "seed",
+                                                                                    "k",
+                                                                                    "v",
+                                                                                    "alibi",
+                                                                                    "sinks",
+                                                                                    "q_offsets",
+                                                                                    "kv_offsets",
+                                                                                    "pages",
+                                                                                    "o",
+                                                                                    "d_o",
+                                                                                    "d_lse",
+                                                                                    "d_k",
+                                                                                    "d_v",
+                                                                                    "d_sinks",
+                                                                                    "d_additive"};
 
 inline constexpr auto kAllArrays = [] {
   std::array<array::Id, kArrayNames.size()> all{};
@@ -85,7 +99,16 @@ namespace array {
 constexpr std::string_view name(Id id) { return kArrayNames[id]; }
 }  // namespace array
 
-enum class Access : std::uint8_t { input, output, in_place };
+// What an op that gives several gradients writes beside the first, which is y.
+inline constexpr array::Id kGradients[] = {array::d_k, array::d_v, array::d_sinks,
+                                           array::d_additive};
+
+// updated: an output that is added to.
+enum class Access : std::uint8_t { input, output, in_place, updated };
+
+constexpr bool keeps_values(Access access) {
+  return access == Access::in_place || access == Access::updated;
+}
 
 // One array of a case: all that there is to say of it but its values.
 struct ArraySpec {

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cli/ops/attention.hpp"
 #include "cli/ops/call.hpp"
 #include "cli/ops/driver.hpp"
 #include "cli/ops/expect.hpp"
@@ -34,7 +35,9 @@ Dimensions with_dim(Dimensions shape, std::int64_t dim) {
   return shape;
 }
 
-std::vector<ArraySpec> arrays(const Case& c) {
+}  // namespace
+
+std::vector<ArraySpec> attention_arrays(const Case& c) {
   const Sequences s = sequences_of(c);
   const std::int64_t batch = c.shape[0], heads = c.shape[1], dim = c.shape[3];
   const bool ragged_keys = c.ragged && c.page == 0;
@@ -56,9 +59,6 @@ std::vector<ArraySpec> arrays(const Case& c) {
                                 {array::k, Access::input, c.in, k_shape, layout, c.bshd},
                                 {array::v, Access::input, c.in, v_shape, layout, c.bshd},
                                 {array::y, Access::output, c.out, o_shape, out_layout, c.bshd}};
-  if (c.lse) {
-    all.push_back({array::lse, Access::output, wide(c), {q_shape.begin(), q_shape.end() - 1}});
-  }
   const auto add = [&all](bool wanted, array::Id id, DType dtype, const Dimensions& shape) {
     if (wanted) all.push_back({id, Access::input, dtype, shape});
   };
@@ -72,6 +72,8 @@ std::vector<ArraySpec> arrays(const Case& c) {
   add(c.page > 0, array::pages, DType::i32, {batch, table});
   return all;
 }
+
+namespace {
 
 // Makes keys that no length reaches NaN: a weight of 0 does not make them harmless.
 void bury_unseen(Call& call, const Sequences& s) {
@@ -102,7 +104,9 @@ void fill_pages(Call& call, const Sequences& s, Random& random) {
   }
 }
 
-void fill(Call& call, Random& random) {
+}  // namespace
+
+void fill_attention(Call& call, Random& random) {
   const Case& spec = call.spec();
   const Sequences s = sequences_of(spec);
   const std::int64_t dim = spec.shape[3];
@@ -116,7 +120,9 @@ void fill(Call& call, Random& random) {
   } else {
     // q = (1, 0, …) makes a key's first element its logit: a fill then means what it says.
     const Fill& fill = *find_fill(spec.fill);
-    const double limit = largest(spec.in);
+    // The backward multiplies by k: its largest logits leave room for that.
+    const double most = largest(spec.in);
+    const double limit = spec.op == Op::attention_backward ? std::sqrt(most) : most;
     const std::int64_t tokens = k.tensor().shape[static_cast<std::size_t>(k.tensor().rank - 2)];
     set_each(q, [&](std::int64_t i) { return i % dim == 0 ? 1 : 0; });
     set_each(k, [&](std::int64_t i) {
@@ -143,7 +149,7 @@ void fill(Call& call, Random& random) {
   if (spec.page > 0) fill_pages(call, s, random);
 }
 
-AttentionOptions options_of(const Case& c, const Tensors& t) {
+AttentionOptions attention_options(const Case& c, const Tensors& t) {
   AttentionOptions options{.softcap = c.softcap,
                            .mask = mask_of(c, t),
                            .alibi = t[array::alibi],
@@ -159,9 +165,19 @@ AttentionOptions options_of(const Case& c, const Tensors& t) {
   return options;
 }
 
+namespace {
+
+std::vector<ArraySpec> arrays(const Case& c) {
+  std::vector<ArraySpec> all = attention_arrays(c);
+  if (!c.lse) return all;
+  const Dimensions& q = all.front().shape;
+  all.push_back({array::lse, Access::output, wide(c), {q.begin(), q.end() - 1}});
+  return all;
+}
+
 Status run(const Context& context, const Case& c, const Tensors& t, std::string_view variant,
            Plan* plan) {
-  AttentionOptions options = options_of(c, t);
+  AttentionOptions options = attention_options(c, t);
   options.variant = variant;
   options.plan = plan;
   return attention(context, t[array::x], t[array::k], t[array::v], t[array::y], options);
@@ -169,8 +185,8 @@ Status run(const Context& context, const Case& c, const Tensors& t, std::string_
 
 Status describe(const Case& c, const Tensors& t, Problem& out) {
   AttentionArgs args;
-  const Status status =
-      check_attention(t[array::x], t[array::k], t[array::v], t[array::y], options_of(c, t), args);
+  const Status status = check_attention(t[array::x], t[array::k], t[array::v], t[array::y],
+                                        attention_options(c, t), args);
   if (!status.ok()) return status;
   out = onepass::describe(args);
   out.batch_invariant = c.batch_invariant;
@@ -195,7 +211,7 @@ constexpr std::string_view kQuick[] = {
 
 const Driver attention_driver = {.check = nullptr,
                                  .arrays = arrays,
-                                 .fill = fill,
+                                 .fill = fill_attention,
                                  .run = run,
                                  .describe = describe,
                                  .expect = expect_attention,

@@ -72,8 +72,10 @@ Status Call::make(const Case& wanted) {
   }
   Random random(case_.seed);
   driver().fill(*this, random);
-  if (out_ != array::y) {
-    if (Status status = pristine_.make_like(arrays_[out_]); !status.ok()) return status;
+  for (const ArraySpec& spec : specs_) {
+    if (!keeps_values(spec.access)) continue;
+    const Status status = pristine_[spec.id].make_like(arrays_[spec.id]);
+    if (!status.ok()) return status;
   }
   return to_device();
 }
@@ -100,8 +102,8 @@ Status Call::make_like(const Call& other) {
     const Status status = arrays_[spec.id].make_like(other.arrays_[spec.id]);
     if (!status.ok()) return status;
   }
-  if (other.pristine_.present()) {
-    if (Status status = pristine_.make_like(other.pristine_); !status.ok()) return status;
+  for (const auto& [id, array] : other.pristine_) {
+    if (Status status = pristine_[id].make_like(array); !status.ok()) return status;
   }
   return to_device();
 }
@@ -110,7 +112,7 @@ Status Call::reset() {
   std::vector<std::span<std::byte>> all;
   for (const ArraySpec& spec : specs_) {
     GuardedArray& array = arrays_[spec.id];
-    if (spec.access == Access::in_place) array.copy_from(pristine_);
+    if (keeps_values(spec.access)) array.copy_from(pristine_.at(spec.id));
     if (spec.access == Access::output) array.poison();
     if (case_.device == Device::cpu) continue;
     if (spec.access != Access::input) {

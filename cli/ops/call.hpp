@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,9 @@ class Call {
   // The same call with the same values, in memory of its own.
   Status make_like(const Call& other);
 
-  // Poisons the outputs; in place, puts the input back. On a GPU all of it is there only once a
-  // kernel has ended that the run may overlap: an op has to wait for what the stream did last.
+  // Poisons the outputs, and puts back what was in those that are written over or added to. On a
+  // GPU all of it is there only once a kernel has ended that the run may overlap: an op has to wait
+  // for what the stream did last.
   Status reset();
 
   // Through the public API.
@@ -60,8 +62,8 @@ class Call {
   std::vector<ArraySpec> specs_;
   std::array<GuardedArray, kArrayNames.size()> arrays_;
   array::Id out_ = array::y;
-  GuardedArray pristine_;   // in place: what the input was
-  std::int64_t inner_ = 1;  // elements between neighbours along the axis
+  std::map<array::Id, GuardedArray> pristine_;  // what was in arrays that are written over
+  std::int64_t inner_ = 1;                      // elements between neighbours along the axis
 };
 
 // What the library finds out of a call of the case, which needs no memory: the tensors lie where

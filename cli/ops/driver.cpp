@@ -14,9 +14,10 @@ const Driver& driver_of(Op op) {
     case Op::topk:
     case Op::sample:
     case Op::gate: return select_driver;
-    case Op::attention: break;
+    case Op::attention: return attention_driver;
+    case Op::attention_backward: break;
   }
-  return attention_driver;
+  return attention_backward_driver;
 }
 
 }  // namespace onepass::cli

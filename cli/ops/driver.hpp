@@ -44,6 +44,7 @@ struct Driver {
 const Driver& driver_of(Op op);
 
 // Those of each family, which driver_of() chooses from.
-extern const Driver softmax_driver, loss_driver, select_driver, attention_driver;
+extern const Driver softmax_driver, loss_driver, select_driver, attention_driver,
+    attention_backward_driver;
 
 }  // namespace onepass::cli

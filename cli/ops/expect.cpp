@@ -29,7 +29,8 @@ double ulps(Op op) {
     case Op::topk:
     case Op::sample:
     case Op::gate:
-    case Op::attention: return 8;
+    case Op::attention:
+    case Op::attention_backward: return 8;
   }
   return 0;
 }
@@ -53,7 +54,13 @@ Expectation expect(const Call& call) {
   e.loss.resize(size(call.spec().loss, array::loss));
   std::vector<std::int64_t> rows(static_cast<std::size_t>(call.spec().rows()));
   std::iota(rows.begin(), rows.end(), std::int64_t{0});
-  call.driver().expect(call, rows, {.out = into(e.out), .lse = into(e.lse), .loss = into(e.loss)});
+  for (const array::Id id : kGradients) e.gradients[id].resize(size(call.writes(id), id));
+  const auto gradient = [&e](array::Id id, std::int64_t i, Expected x) {
+    e.gradients[id][static_cast<std::size_t>(i)] = x;
+  };
+  call.driver().expect(
+      call, rows,
+      {.out = into(e.out), .lse = into(e.lse), .loss = into(e.loss), .gradient = gradient});
   return e;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -22,9 +23,10 @@ struct Expected {
 };
 
 struct Expectation {
-  std::vector<Expected> out;   // C order of the output
-  std::vector<Expected> lse;   // empty unless the call writes one
-  std::vector<Expected> loss;  // the same, beside a gradient
+  std::vector<Expected> out;                             // C order of the output
+  std::vector<Expected> lse;                             // empty unless the call writes one
+  std::vector<Expected> loss;                            // the same, beside a gradient
+  std::map<array::Id, std::vector<Expected>> gradients;  // of kGradients, those that are written
 };
 
 Expectation expect(const Call& call);
@@ -33,12 +35,13 @@ Expectation expect(const Call& call);
 // have the same one.
 Case what_is_expected(Case c);
 
-// Takes what element `index` of the output, of the lse, or of the loss beside a gradient must be.
-// Without `loss` that is left out: reduced, it takes all rows.
+// Takes what element `index` of the output, of the lse, of the loss beside a gradient, or of a
+// gradient beside the first must be. Without `loss` that is left out: reduced, it takes all rows.
 struct Sink {
   std::function<void(std::int64_t index, Expected)> out;
   std::function<void(std::int64_t index, Expected)> lse;
   std::function<void(std::int64_t index, Expected)> loss = {};
+  std::function<void(array::Id, std::int64_t index, Expected)> gradient = {};
 };
 
 // Each driver's, of some rows. A loss that all rows are reduced to is given whole. Rows of
@@ -47,6 +50,9 @@ void expect_softmax(const Call& call, std::span<const std::int64_t> rows, const 
 void expect_loss(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
 void expect_select(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
 void expect_attention(const Call& call, std::span<const std::int64_t> rows, const Sink& sink);
+// Of some rows only, a few keys' gradients and none of the mask.
+void expect_attention_backward(const Call& call, std::span<const std::int64_t> rows,
+                               const Sink& sink);
 
 // Ulps of the computing type that an op may be off by, beyond what its conditioning explains.
 double ulps(Op op);

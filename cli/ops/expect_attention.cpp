@@ -2,14 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <numeric>
 
+#include "cli/ops/attention.hpp"
 #include "cli/ops/bounds.hpp"
-#include "cli/ops/call.hpp"
 #include "cli/ops/expect.hpp"
-#include "cli/problem/sequences.hpp"
-#include "oracle/attention.hpp"
 
 namespace onepass::cli {
 namespace {
@@ -88,114 +84,40 @@ class Bounds {
   oracle::Row term_error_;   // of p[t] · v[t], relative to it
 };
 
-// A call's tensors, as the oracle wants them.
-class View {
+// Expects one query after the other, of which neighbours mostly have the same keys.
+class Expecting {
  public:
-  explicit View(const Call& call)
-      : call_(call),
-        spec_(call.spec()),
-        sequences_(sequences_of(spec_)),
-        dim_(static_cast<std::size_t>(spec_.shape[3])),
-        dim_v_(static_cast<std::size_t>(spec_.dim_v)) {
-    std::exclusive_scan(sequences_.queries.begin(), sequences_.queries.end(),
-                        std::back_inserter(q_first_), std::int64_t{0});
-    std::exclusive_scan(sequences_.keys.begin(), sequences_.keys.end(),
-                        std::back_inserter(k_first_), std::int64_t{0});
-  }
+  explicit Expecting(const Call& call) : spec_(call.spec()), view_(call) {}
 
-  void expect(std::int64_t r, const Sink& sink) {
+  void query(std::int64_t r, const Sink& sink) {
     const std::int64_t queries = spec_.shape[2], heads = spec_.shape[1];
     const std::int64_t b = r / queries / heads, h = r / queries % heads, q = r % queries;
     const auto at = static_cast<std::size_t>(b);
-    if (q >= sequences_.queries[at]) return;  // a shorter sequence
-    const std::int64_t place = spec_.ragged ? h * sequences_.all_queries() + q_first_[at] + q : r;
-    load_keys(b, h / std::max<std::int64_t>(heads / std::max<std::int64_t>(spec_.kv_heads, 1), 1));
-    oracle::Row query(dim_);
-    for (std::size_t j = 0; j < dim_; ++j) query[j] = call_.in().get(element(place, j, dim_));
-    const oracle::Scores scores = scores_of(b, h, q);
-    std::optional<double> extra;
-    if (call_[array::sinks].present()) extra = call_[array::sinks].get(h);
-    const oracle::Attended row = oracle::attention(query, k_, v_, scores, extra, dim_v_);
-    const Bounds bounds(spec_, row, scores, extra);
+    if (q >= view_.sequences().queries[at]) return;  // a shorter sequence
+    load_keys(b, h / view_.group());
+    const std::int64_t place = view_.query_row(b, h, q);
+    const oracle::Scores scores = view_.scores(b, h, q, 0, view_.sequences().lengths[at]);
+    const auto dim_v = static_cast<std::size_t>(spec_.dim_v);
+    const oracle::Attended row = oracle::attention(view_.row(array::x, place, spec_.shape[3]), k_,
+                                                   v_, scores, view_.sink(h), dim_v);
+    const Bounds bounds(spec_, row, scores, view_.sink(h));
     if (spec_.lse) sink.lse(place, bounds.lse());
-    for (std::size_t j = 0; j < dim_v_; ++j) {
-      sink.out(element(place, j, dim_v_), bounds.o(j, v_, dim_v_));
+    for (std::size_t j = 0; j < dim_v; ++j) {
+      sink.out(place * spec_.dim_v + static_cast<std::int64_t>(j), bounds.o(j, v_, dim_v));
     }
   }
 
  private:
-  static std::int64_t element(std::int64_t row, std::size_t j, std::size_t dim) {
-    return row * static_cast<std::int64_t>(dim) + static_cast<std::int64_t>(j);
-  }
-
-  // The row of k or v that holds a key.
-  std::int64_t key_row(std::int64_t b, std::int64_t kv_head, std::int64_t t) const {
-    const auto at = static_cast<std::size_t>(b);
-    if (spec_.page > 0) {
-      const std::int64_t table = call_[array::pages].tensor().shape[1];
-      const auto page =
-          static_cast<std::int64_t>(call_[array::pages].get(b * table + t / spec_.page));
-      return (page * spec_.kv_heads + kv_head) * spec_.page + t % spec_.page;
-    }
-    if (spec_.ragged) return kv_head * sequences_.all_keys() + k_first_[at] + t;
-    return (b * spec_.kv_heads + kv_head) * spec_.keys + t;
-  }
-
-  // Kept for the next row, which mostly has the same.
   void load_keys(std::int64_t b, std::int64_t kv_head) {
     if (b == loaded_b_ && kv_head == loaded_head_) return;
     loaded_b_ = b;
     loaded_head_ = kv_head;
-    const auto keys = static_cast<std::size_t>(sequences_.lengths[static_cast<std::size_t>(b)]);
-    k_.clear();
-    v_.clear();
-    for (std::size_t t = 0; t < keys; ++t) {
-      const std::int64_t row = key_row(b, kv_head, static_cast<std::int64_t>(t));
-      for (std::size_t j = 0; j < dim_; ++j) {
-        k_.push_back(call_[array::k].get(element(row, j, dim_)));
-      }
-      for (std::size_t j = 0; j < dim_v_; ++j) {
-        v_.push_back(call_[array::v].get(element(row, j, dim_v_)));
-      }
-    }
+    k_ = view_.keys(array::k, b, kv_head, spec_.shape[3]);
+    v_ = view_.keys(array::v, b, kv_head, spec_.dim_v);
   }
 
-  // Of the keys of a sequence, what the options make of a query's scores.
-  oracle::Scores scores_of(std::int64_t b, std::int64_t h, std::int64_t q) const {
-    const auto at = static_cast<std::size_t>(b);
-    const std::int64_t queries = sequences_.queries[at], keys = sequences_.lengths[at];
-    oracle::Scores s{.scale = spec_.scale, .softcap = spec_.softcap, .own = q + keys - queries};
-    if (call_[array::alibi].present()) s.slope = call_[array::alibi].get(h);
-    for (std::int64_t t = 0; t < keys; ++t) {
-      const auto masked = [&](const GuardedArray& mask) {
-        return mask.get(mask_index(b, h, q, t));
-      };
-      if (call_[array::additive].present()) s.additive.push_back(masked(call_[array::additive]));
-      s.keep.push_back(
-          (!call_[array::boolean].present() || masked(call_[array::boolean]) != 0) &&
-          (!spec_.causal || oracle::causal_keeps(q, t, queries, keys)) &&
-          oracle::window_keeps(q, t, queries, keys, spec_.window_left, spec_.window_right));
-    }
-    return s;
-  }
-
-  std::int64_t mask_index(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t t) const {
-    const Tensor& mask =
-        (call_[array::additive].present() ? call_[array::additive] : call_[array::boolean])
-            .tensor();
-    const auto last = static_cast<std::size_t>(mask.rank - 1);
-    const auto at = static_cast<std::size_t>(b);
-    const std::int64_t row = spec_.ragged ? q_first_[at] + q : q;
-    const std::int64_t key = spec_.ragged && spec_.page == 0 ? k_first_[at] + t : t;
-    const std::int64_t matrix = spec_.broadcast ? 0 : (spec_.ragged ? 0 : b * spec_.shape[1]) + h;
-    return (matrix * mask.shape[last - 1] + row) * mask.shape[last] + key;
-  }
-
-  const Call& call_;
   const Case& spec_;
-  const Sequences sequences_;
-  const std::size_t dim_, dim_v_;
-  std::vector<std::int64_t> q_first_, k_first_;
+  const AttentionView view_;
   std::int64_t loaded_b_ = -1, loaded_head_ = -1;
   oracle::Row k_, v_;
 };
@@ -203,8 +125,8 @@ class View {
 }  // namespace
 
 void expect_attention(const Call& call, std::span<const std::int64_t> rows, const Sink& sink) {
-  View view(call);
-  for (const std::int64_t r : rows) view.expect(r, sink);
+  Expecting expecting(call);
+  for (const std::int64_t r : rows) expecting.query(r, sink);
 }
 
 }  // namespace onepass::cli

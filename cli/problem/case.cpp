@@ -108,12 +108,13 @@ double spanned(const Case& c) {
   const auto offsets =
       static_cast<double>(c.offset) + static_cast<double>(std::max<std::int64_t>(c.out_offset, 0));
   double elements = rows * (last * step + pad + static_cast<double>(c.k)) + offsets;
-  if (c.op == Op::attention) {
+  if (attends(c.op)) {
     const double keys = static_cast<double>(c.keys) + static_cast<double>(c.page);
     const double heads = static_cast<double>(std::max(c.kv_heads, c.shape[1]));
     const double dims = last + static_cast<double>(c.dim_v) + 2 * pad;
     elements += static_cast<double>(c.shape[0]) * heads * keys * dims;
     elements *= 1 + static_cast<double>(c.dim_v) / std::max(last, 1.0);
+    if (c.op == Op::attention_backward) elements *= 2;
   }
   return elements;
 }
@@ -200,7 +201,7 @@ Status parse_case(std::string_view text, Case& out) {
       return bad("problem: shape {} is negative or too large", fmt::join(c.shape, "x"));
     }
   }
-  if (c.op == Op::attention) {
+  if (attends(c.op)) {
     if (Status status = complete_attention(said.contains("scale"), c); !status.ok()) return status;
   }
   if (spanned(c) > 0x1p62) return bad("problem: '{}' spans more elements than 2^62", text);

@@ -63,6 +63,9 @@ struct Case {
   bool alibi = false, sinks = false;
   bool ragged = false;  // `offsets`: sequences of different lengths side by side
   bool bshd = false;    // a token's heads are neighbours in memory
+  // Of its backward.
+  bool d_lse = false, d_sinks = false, d_additive = false;
+  bool accumulate = false;
 
   bool in_place = false;
   bool batch_invariant = false;
@@ -101,7 +104,7 @@ Status read_workload(const std::string& path, Op op, std::vector<Case>& out);
 
 // Whether a call writes an lse.
 inline bool writes_lse(const Case& c) {
-  return c.lse && (c.op != Op::cross_entropy_backward || c.loss);
+  return c.lse && (c.op != Op::cross_entropy_backward || c.loss) && c.op != Op::attention_backward;
 }
 
 // Where the case runs on this machine.

@@ -184,7 +184,7 @@ constexpr OptionRow kOptions[] = {
     number<&Case::axis>("axis", "0 -2", "take rows along this axis; −1 is the last"),
     number<&Case::keys, 0>("keys", "0 7", "keys per sequence; as many as queries if left out"),
     number<&Case::kv_heads, 0>("kv_heads", "0 2", "heads of k and v; as many as of q if left out"),
-    number<&Case::dim_v, 0>("dim_v", "8 16", "dim of v and o; as of q if left out"),
+    number<&Case::dim_v, 0>("dim_v", "16 24", "dim of v and o; as of q if left out"),
     number_or_rows<&Case::scale, &Case::scale_rows>("scale",
                                                     "multiply x by this, before the softcap"),
     number_or_rows<&Case::temperature, &Case::temperature_rows>(
@@ -239,6 +239,10 @@ constexpr OptionRow kOptions[] = {
     number<&Case::page, 1>("page", "16", "keys per page; contiguous if left out"),
     number<&Case::split, 1>("split", "64", "cut keys into parts of this many (split-KV)"),
     flag<&Case::bshd>("bshd", "lay tensors out as batch × sequence × heads × dim"),
+    flag<&Case::d_lse>("d_lse", "give attention_backward a gradient of the logsumexp"),
+    flag<&Case::d_sinks>("d_sinks", "also give the gradient of the sinks"),
+    flag<&Case::d_additive>("d_additive", "also give the gradient of the additive mask"),
+    flag<&Case::accumulate>("accumulate", "add to the gradients that are there"),
 
     // Where the arrays lie.
     flag<&Case::in_place>("in_place", "write over the input"),
@@ -276,7 +280,7 @@ const OptionRow* find_option(std::string_view key) {
 
 Case usual_case(const Case& c) {
   Case usual{.op = c.op, .shape = c.shape, .in = c.in, .out = c.out};
-  if (c.op != Op::attention) return usual;
+  if (!attends(c.op)) return usual;
   usual.keys = c.shape[2];
   usual.kv_heads = c.shape[1];
   usual.dim_v = c.shape[3];

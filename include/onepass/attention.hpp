@@ -64,6 +64,40 @@ struct AttentionOptions {
 Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v, Tensor o,
                  const AttentionOptions& options = {});
 
+// For attention_backward. Pass the forward's options.
+struct AttentionBackwardOptions {
+  std::optional<double> scale{};  // none: 1 / √dim
+  double softcap = 0;             // 0: none
+  Mask mask{};
+  ConstTensor alibi{};  // the slopes have no gradient
+  ConstTensor sinks{};
+  ConstTensor q_offsets{};
+  ConstTensor kv_offsets{};
+  ConstTensor pages{};  // refused: keys in pages have no gradient
+
+  ConstTensor d_lse{};  // the gradient of lse, f32 or f64, in its shape; absent: 0
+  // Optional outputs, floating: the gradients of sinks and of mask.additive, in their shapes. Where
+  // the mask broadcasts, its gradient is a sum.
+  Tensor d_sinks{};
+  Tensor d_additive{};
+
+  bool accumulate = false;  // adds to what d_q, d_k and d_v hold
+  // The same bits on every run. Without it a variant may sum in any order; none does so far.
+  bool deterministic = true;
+  std::string_view variant{};
+  Plan* plan = nullptr;
+};
+
+// The gradients d_q, d_k and d_v from d_o, the gradient of o. q, k, v, o and lse are the forward's
+// inputs and results, lse included: it replaces the weights, which were never in memory. Shapes are
+// those of the forward, d_o's that of o, and each gradient's that of its tensor. o and d_o may have
+// any floating dtype; d_q, d_k and d_v share one, that of q or f32. GQA: gradients of shared heads
+// are summed. A query that sees no key, and a key that no query sees, have gradient 0. Runs on a
+// CPU.
+Status attention_backward(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v,
+                          ConstTensor o, ConstTensor lse, ConstTensor d_o, Tensor d_q, Tensor d_k,
+                          Tensor d_v, const AttentionBackwardOptions& options = {});
+
 // Merges the results (a, lse_a) and (b, lse_b) of the same queries over different keys into the o
 // and lse over all these keys. a, b and o have one shape; each lse has it without the last
 // dimension. o may be a or b, and lse may be lse_a or lse_b.

@@ -7,6 +7,7 @@
 #include "dispatch/variant.hpp"
 #include "onepass/attention.hpp"
 #include "ops/attention/check.hpp"
+#include "ops/attention/check_backward.hpp"
 #include "ops/attention/merge.hpp"
 
 namespace onepass {
@@ -53,6 +54,40 @@ Status attention(const Context& context, ConstTensor q, ConstTensor k, ConstTens
                   {"q_offsets", args.q_offsets.data},
                   {"kv_offsets", args.kv_offsets.data},
                   {"pages", args.pages.table}},
+                 args);
+}
+
+Status attention_backward(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v,
+                          ConstTensor o, ConstTensor lse, ConstTensor d_o, Tensor d_q, Tensor d_k,
+                          Tensor d_v, const AttentionBackwardOptions& options) {
+  AttentionBackwardArgs args;
+  const AttentionBackwardTensors tensors{q, k, v, o, lse, d_o, d_q, d_k, d_v};
+  ONEPASS_TRY(check_attention_backward(tensors, options, args));
+  Machine machine{};
+  ONEPASS_TRY(machine_of(context, machine));
+  if (context.device() == Device::cpu) ONEPASS_TRY(check_attention_values(args));
+  const Problem problem = describe(args, options.deterministic);
+  // Without a query the gradients of the keys are still to be written.
+  return execute(context, problem, machine, {options.variant, options.plan}, false,
+                 {{"q", args.q.data},
+                  {"k", args.k.data},
+                  {"v", args.v.data},
+                  {"o", args.o.data},
+                  {"lse", args.lse.data},
+                  {"d_o", args.d_o.data},
+                  {"d_q", args.d_q.data},
+                  {"d_k", args.d_k.data},
+                  {"d_v", args.d_v.data},
+                  {"d_lse", args.d_lse.data},
+                  {"d_sinks", args.d_sinks.data},
+                  {"d_additive", args.d_additive.data},
+                  {"mask.additive", args.additive.data},
+                  {"mask.boolean", args.boolean.data},
+                  {"mask.lengths", args.lengths.data},
+                  {"alibi", args.alibi.data},
+                  {"sinks", args.sinks.data},
+                  {"q_offsets", args.q_offsets.data},
+                  {"kv_offsets", args.kv_offsets.data}},
                  args);
 }
 

@@ -21,6 +21,7 @@ enum class Op : std::uint8_t {
   sample,
   gate,
   attention,
+  attention_backward,
 };
 
 inline constexpr std::array kAllOps = {
@@ -35,9 +36,11 @@ inline constexpr std::array kAllOps = {
     Op::sample,
     Op::gate,
     Op::attention,
+    Op::attention_backward,
 };
 
 // The select ops, and the row ops, which come before them.
+constexpr bool attends(Op op) { return op >= Op::attention; }
 constexpr bool selects(Op op) { return op >= Op::topk && op <= Op::gate; }
 inline constexpr std::array kRowOps = [] {
   std::array<Op, static_cast<std::size_t>(Op::topk)> ops{};
@@ -58,6 +61,7 @@ constexpr std::string_view name(Op op) {
     case Op::sample: return "sample";
     case Op::gate: return "gate";
     case Op::attention: return "attention";
+    case Op::attention_backward: return "attention_backward";
   }
   return "?";
 }
@@ -83,8 +87,13 @@ struct AttentionFacts {
   std::int64_t split = 0;  // keys per split-KV partition, as the caller asked
   bool causal = false, lengths = false, q_offsets = false, kv_offsets = false;
   bool softcap = false, additive = false, boolean = false, alibi = false, sinks = false;
-  bool aligned = false;  // every token of q, k, v and o begins at a multiple of 16 bytes
-  bool strided = true;   // no two tokens of q, k, v or o share memory
+  bool aligned = false;  // every token of all operands begins at a multiple of 16 bytes
+  bool strided = true;   // no two tokens of an operand share memory
+
+  // Of the backward.
+  bool d_lse = false, d_sinks = false, d_additive = false;
+  bool accumulates = false;    // adds to the gradients
+  bool deterministic = false;  // the same bits on every run
 
   bool operator==(const AttentionFacts&) const = default;
 
@@ -146,7 +155,8 @@ constexpr Traffic traffic(Op op) {
     case Op::gate: return {1, 0};
     case Op::softmax_backward:
     case Op::log_softmax_backward: return {2, 1};
-    case Op::attention: return {0, 0};  // never writes its scores to memory
+    case Op::attention:
+    case Op::attention_backward: return {0, 0};  // never write their scores to memory
   }
   return {1, 1};
 }
@@ -164,6 +174,11 @@ constexpr double attention_bytes(const Problem& p) {
   const AttentionFacts& a = p.attention;
   const double queries = query_tokens(a) * static_cast<double>(a.heads);
   const double kv = key_tokens(a) * static_cast<double>(a.kv_heads) * (a.dim + a.value_dim());
+  if (p.op == Op::attention_backward) {  // o and do are inputs, too
+    const double q = queries * a.dim;
+    return (q + kv + 2 * queries * a.value_dim()) * static_cast<double>(size_of(p.in)) +
+           (q + kv) * static_cast<double>(size_of(p.out)) * (a.accumulates ? 2 : 1);
+  }
   return (queries * a.dim + kv) * static_cast<double>(size_of(p.in)) +
          queries * a.value_dim() * static_cast<double>(size_of(p.out));
 }
@@ -171,7 +186,7 @@ constexpr double attention_bytes(const Problem& p) {
 // The fewest bytes an op can move: it reads each input element once and writes each output element
 // once.
 constexpr double least_bytes(const Problem& p) {
-  if (p.op == Op::attention) return attention_bytes(p);
+  if (attends(p.op)) return attention_bytes(p);
   const Traffic t = traffic(p.op);
   return static_cast<double>(p.rows) * static_cast<double>(p.cols) *
          (t.reads * static_cast<double>(size_of(p.in)) + p.probability_bytes +

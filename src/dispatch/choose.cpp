@@ -84,6 +84,8 @@ void say_why(const Variant& best, const Problem& p, const Machine& m, Reasons& r
   }
 }
 
+std::string_view where(const Machine& m) { return m.device() == Device::cuda ? "a GPU" : "a CPU"; }
+
 // Why nothing that ships can run a problem.
 std::string refusals(const Problem& p, const Machine& m) {
   Said all;
@@ -94,21 +96,24 @@ std::string refusals(const Problem& p, const Machine& m) {
   for (const auto& [text, names] : all) {
     texts.push_back(all.size() == 1 ? text : joined(names, ", ") + ": " + text);
   }
-  return "nothing runs this: " + std::string(name(p.op)) + ": " + joined(texts, "; ");
+  const std::string nothing = "nothing runs this: " + std::string(name(p.op));
+  if (texts.empty()) return nothing + " has no variant for " + std::string(where(m));
+  return nothing + ": " + joined(texts, "; ");
 }
 
 // Every tile reads its keys and values again; from memory where those of a head do not
 // stay in a cache.
 double attention_bytes(const Problem& p, const Launch& launch, const Machine& m) {
   const AttentionFacts& a = p.attention;
-  if (const double extra = extra_bytes(launch); extra > 0) return least_bytes(p) + extra;
+  const double extra = extra_bytes(launch);
+  if (extra > 0 || p.op == Op::attention_backward) return least_bytes(p) + extra;
   const double kv_head =
-      2 * static_cast<double>(a.keys) * a.dim * static_cast<double>(size_of(p.in));
+      static_cast<double>(a.keys) * (a.dim + a.value_dim()) * static_cast<double>(size_of(p.in));
   if (kv_head <= static_cast<double>(std::max(m.l2, m.l3))) return least_bytes(p);
   const auto* cpu = std::get_if<CpuAttentionLaunch>(&launch);
   const std::int64_t tile_rows = cpu != nullptr ? cpu->tile_rows : kFlashRows;
   const auto tiles = static_cast<double>(ceil_div(a.queries * a.group(), tile_rows));
-  const double kv = 2 * key_tokens(a) * static_cast<double>(a.kv_heads) * a.dim *
+  const double kv = key_tokens(a) * static_cast<double>(a.kv_heads) * (a.dim + a.value_dim()) *
                     static_cast<double>(size_of(p.in));
   return least_bytes(p) + std::max(tiles - 1, 0.0) * kv;
 }
@@ -161,7 +166,7 @@ Status plan_variant(std::string_view wanted, const Problem& problem, const Machi
 }
 
 std::vector<std::string> launch_names(const Problem& problem, const Machine& machine) {
-  if (problem.op == Op::gate || problem.op == Op::attention) return {};
+  if (problem.op == Op::gate || attends(problem.op)) return {};
   if (selects(problem.op)) return gpu_select::launch_names(problem, machine);
   std::vector<std::string> names;
   for (const gpu_rows::Config& config : gpu_rows::candidates(problem, machine)) {
@@ -171,7 +176,7 @@ std::vector<std::string> launch_names(const Problem& problem, const Machine& mac
 }
 
 double planned_bytes(const Problem& p, const Decision& decision, const Machine& m) {
-  if (p.op == Op::attention) return attention_bytes(p, decision.launch, m);
+  if (attends(p.op)) return attention_bytes(p, decision.launch, m);
   const Traffic t = traffic(p.op);
   const bool resident = onepass::resident(decision.launch);
   const double elements = static_cast<double>(p.rows) * static_cast<double>(p.cols);

@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "ops/attention/cpu/backward_plan.hpp"
 #include "ops/attention/cpu/plan.hpp"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
@@ -25,7 +26,8 @@ using Launch =
     std::variant<CpuLaunch, gpu_rows::GroupLaunch, gpu_rows::BlockLaunch, gpu_rows::GridLaunch,
                  gpu_rows::WeightedLaunch, gpu_select::SelectLaunch, gpu_select::StreamLaunch,
                  gpu_select::LanesLaunch, gpu_select::SortLaunch, CpuAttentionLaunch,
-                 gpu_attention::SimtLaunch, gpu_attention::FlashLaunch, gpu_attention::HopperLaunch
+                 CpuAttentionBackwardLaunch, gpu_attention::SimtLaunch, gpu_attention::FlashLaunch,
+                 gpu_attention::HopperLaunch
 #ifdef ONEPASS_HAS_WALK
                  ,
                  ops::softmax::WalkLaunch, ops::select::WalkLaunch, ops::attention::WalkLaunch

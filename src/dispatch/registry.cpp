@@ -66,6 +66,11 @@ struct RunnerOf<Function> {
   static constexpr Run kRun{.attention = run_own<AttentionArgs, Own, Function>};
 };
 
+template <class Own, Status (*Function)(const AttentionBackwardArgs&, const Own&)>
+struct RunnerOf<Function> {
+  static constexpr Run kRun{.attention_backward = run_own<AttentionBackwardArgs, Own, Function>};
+};
+
 template <auto Function>
 constexpr Run runner() {
   return RunnerOf<Function>::kRun;

@@ -15,6 +15,7 @@ namespace onepass {
 
 struct RowArgs;
 struct AttentionArgs;
+struct AttentionBackwardArgs;
 
 enum class Role : std::uint8_t {
   teach,  // verified and measured, never chosen
@@ -36,17 +37,23 @@ using Ops = std::uint32_t;
 
 constexpr Ops only(Op op) { return Ops{1} << static_cast<unsigned>(op); }
 
-// What runs a variant as planned: a function of rows, or of attention. Null: a GPU's, in a
-// build without CUDA.
+// What runs a variant as planned: a function of rows, of attention, or of its backward. Null: a
+// GPU's, in a build without CUDA.
 struct Run {
   Status (*rows)(const RowArgs&, const Launch&) = nullptr;
   Status (*attention)(const AttentionArgs&, const Launch&) = nullptr;
+  Status (*attention_backward)(const AttentionBackwardArgs&, const Launch&) = nullptr;
 
   Status operator()(const RowArgs& args, const Launch& launch) const { return rows(args, launch); }
   Status operator()(const AttentionArgs& args, const Launch& launch) const {
     return attention(args, launch);
   }
-  constexpr explicit operator bool() const { return rows != nullptr || attention != nullptr; }
+  Status operator()(const AttentionBackwardArgs& args, const Launch& launch) const {
+    return attention_backward(args, launch);
+  }
+  constexpr explicit operator bool() const {
+    return rows != nullptr || attention != nullptr || attention_backward != nullptr;
+  }
 };
 
 struct Variant {

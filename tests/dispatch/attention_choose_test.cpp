@@ -131,6 +131,34 @@ TEST(RowTilesTest, SequencesOfDifferentLengthsHaveTheirOwn) {
   EXPECT_EQ(tiles.at(5).sequence.q_first, 70);
 }
 
+// A function of the problem alone: the order of all sums, hence their bits, follows from it.
+TEST(AttentionChooseTest, TilesOfTheBackwardDoNotDependOnThreads) {
+  Problem p = problem(1, 8, 8, 1024, 1024);
+  p.op = Op::attention_backward;
+  const auto launch = [&p](int threads) {
+    const Decision decision = choose(p, with_threads(threads));
+    EXPECT_EQ(decision.variant(), "cpu_flash");
+    return std::get<CpuAttentionBackwardLaunch>(decision.launch);
+  };
+  EXPECT_EQ(launch(2).threads, 2);
+  EXPECT_EQ(launch(2).tile_keys, launch(64).tile_keys);
+  EXPECT_EQ(launch(2).tile_keys, 128);  // 64 tiles
+  // As large as q in float32, two numbers per query, and two per tile of 64.
+  EXPECT_EQ(launch(2).workspace_bytes, 8 * 1024 * (64 + 2) * 4 + (8 * 1024 / 64 + 8) * 8);
+  p.attention.keys = p.cols = 1 << 16;
+  EXPECT_EQ(launch(2).tile_keys, 256);
+  EXPECT_EQ(launch(2).workspace_bytes, 8 * 1024 * (64 + 2) * 4 + (8 * 1024 / 64 + 8) * 8);
+  EXPECT_GE(planned_bytes(p, choose(p, with_threads(2)), with_threads(2)), least_bytes(p));
+}
+
+TEST(AttentionChooseTest, OnAGpuNothingComputesGradients) {
+  Problem p = problem(1, 8, 8, 1024, 1024);
+  p.op = Op::attention_backward;
+  Reasons reasons;
+  EXPECT_FALSE(choose(p, known_gpus()[0], &reasons));
+  EXPECT_EQ(reasons.back(), "nothing runs this: attention_backward has no variant for a GPU");
+}
+
 TEST(FlashWorkTest, PartsCoverTheKeysOfEachSequence) {
   const std::int64_t lengths[] = {0, 300, 129};
   AttentionArgs args = args_of(3, 2, 1, 2, 400);

@@ -86,7 +86,7 @@ std::vector<Problem> any_problems(Op op) {
                                 .whole_rows = (flags & 8) != 0,
                                 .wants_lse = (flags & 16) != 0,
                                 .in_place = (flags & 32) != 0});
-            if (op == Op::attention) problems.back().attention = some_attention(rows, cols, flags);
+            if (attends(op)) problems.back().attention = some_attention(rows, cols, flags);
           }
         }
       }

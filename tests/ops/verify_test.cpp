@@ -96,6 +96,23 @@ INSTANTIATE_TEST_SUITE_P(Shares, VerifyAttentionTest, testing::Range<std::size_t
 
 TEST(VerifyAttentionF64Test, EveryLine) { verify_all(workload("test_attention_f64.txt"), false); }
 
+TEST_P(VerifyAttentionTest, EveryLineOfTheBackward) {
+  const std::vector<Case> all = workload("test_attention_backward.txt");
+  std::vector<Case> mine;
+  for (std::size_t i = GetParam(); i < all.size(); i += kShares) mine.push_back(all[i]);
+  verify_all(mine, false);
+}
+
+TEST(VerifyAttentionBackwardFillsTest, EveryFill) {
+  Case c{.op = Op::attention_backward};
+  for (const std::string_view text :
+       {"2x4x33x64 f32 keys=70 kv_heads=2", "1x2x20x64 bf16 keys=70 causal softcap=5",
+        "3x4x5x64 f16 keys=70 lengths sinks d_sinks", "1x2x9x24 f64 keys=300 mask=additive"}) {
+    ASSERT_TRUE(parse_case(text, c).ok());
+    verify_all({c}, true);
+  }
+}
+
 TEST(VerifyAttentionWalkTest, EveryLine) { verify_all(workload("test_attention_walk.txt"), false); }
 
 // One by one, as parts of the keys are easily left out of a selection.

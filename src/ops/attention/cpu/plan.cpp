@@ -25,14 +25,6 @@ double products(const Problem& p) {
          (p.attention.dim + p.attention.value_dim()) / 2;
 }
 
-int attention_threads(const Problem& p, const Machine& m, Reasons* reasons) {
-  const double useful = std::max(1.0, std::floor(products(p) / kGrain));
-  const int threads = static_cast<int>(std::min<double>(m.threads, useful));
-  say(reasons, "threads = ", threads, ": ", products(p), " products keep ", useful, " busy at ",
-      kGrain, " each, the machine has ", m.threads);
-  return threads;
-}
-
 // Keys a part; 0: keys stay whole.
 std::int64_t part_keys(const Problem& p, int threads, Reasons* reasons) {
   const AttentionFacts& a = p.attention;
@@ -59,6 +51,14 @@ std::int64_t part_keys(const Problem& p, int threads, Reasons* reasons) {
 }
 
 }  // namespace
+
+int attention_threads(const Problem& p, const Machine& m, Reasons* reasons) {
+  const double useful = std::max(1.0, std::floor(products(p) / kGrain));
+  const int threads = static_cast<int>(std::min<double>(m.threads, useful));
+  say(reasons, "threads = ", threads, ": ", products(p), " products keep ", useful, " busy at ",
+      kGrain, " each, the machine has ", m.threads);
+  return threads;
+}
 
 Plan CpuAttentionLaunch::plan() const {
   return {.threads = threads,

@@ -22,6 +22,9 @@ struct CpuAttentionLaunch {
   bool operator==(const CpuAttentionLaunch&) const = default;
 };
 
+// As many threads as have enough to do.
+int attention_threads(const Problem& p, const Machine& m, Reasons* reasons);
+
 // One query at a time.
 CpuAttentionLaunch plan_queries(const Problem& p, const Machine& m, Reasons* reasons);
 
