@@ -104,4 +104,11 @@ Status attention_backward(const Context& context, ConstTensor q, ConstTensor k, 
 Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a, ConstTensor b,
                        ConstTensor lse_b, Tensor o, Tensor lse = {});
 
+// The gradients of both results and of their lse from d_o, the gradient of the merged o, and d_lse,
+// that of the merged lse, which may be absent. Each gradient has its tensor's shape. Runs on a CPU.
+Status merge_attention_backward(const Context& context, ConstTensor a, ConstTensor lse_a,
+                                ConstTensor b, ConstTensor lse_b, ConstTensor d_o,
+                                ConstTensor d_lse, Tensor d_a, Tensor d_lse_a, Tensor d_b,
+                                Tensor d_lse_b);
+
 }  // namespace onepass

@@ -9,19 +9,20 @@
 #include "ops/attention/check.hpp"
 #include "ops/attention/check_backward.hpp"
 #include "ops/attention/merge.hpp"
+#include "ops/attention/merge_backward.hpp"
 
 namespace onepass {
 namespace {
 
-Explanation explain_merge(const MergeArgs& args) {
-  const auto rows = static_cast<double>(args.space.rows);
-  const auto cols = static_cast<double>(args.space.cols);
+// Of operands as wide as o, and of those with one value per query.
+Explanation explain_merge(const RowSpace& space, std::initializer_list<const Operand*> values,
+                          std::initializer_list<const Operand*> sums) {
+  const auto rows = static_cast<double>(space.rows);
+  const auto cols = static_cast<double>(space.cols);
   double row_bytes = 0;
-  for (const Operand* o : {&args.a, &args.b, &args.o}) {
-    row_bytes += cols * static_cast<double>(size_of(o->dtype));
-  }
-  for (const Operand* lse : {&args.lse_a, &args.lse_b, &args.lse}) {
-    if (*lse) row_bytes += static_cast<double>(size_of(lse->dtype));
+  for (const Operand* each : values) row_bytes += cols * static_cast<double>(size_of(each->dtype));
+  for (const Operand* each : sums) {
+    if (*each) row_bytes += static_cast<double>(size_of(each->dtype));
   }
   return {.plan = {.variant = "merge"},
           .reasons = {"there is one way to merge"},
@@ -98,7 +99,8 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
   Machine machine{};
   ONEPASS_TRY(machine_of(context, machine));
   if (context.explanation() != nullptr) {
-    *context.explanation() = explain_merge(args);
+    *context.explanation() = explain_merge(args.space, {&args.a, &args.b, &args.o},
+                                           {&args.lse_a, &args.lse_b, &args.lse});
     return {};
   }
   if (context.device() == Device::cuda) {
@@ -112,6 +114,28 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
     return merge_on_gpu(args);
   }
   merge_on_cpu(args, machine.threads);
+  return {};
+}
+
+Status merge_attention_backward(const Context& context, ConstTensor a, ConstTensor lse_a,
+                                ConstTensor b, ConstTensor lse_b, ConstTensor d_o,
+                                ConstTensor d_lse, Tensor d_a, Tensor d_lse_a, Tensor d_b,
+                                Tensor d_lse_b) {
+  MergeBackwardArgs args;
+  ONEPASS_TRY(
+      check_merge_backward({a, lse_a, b, lse_b, d_o, d_lse, d_a, d_lse_a, d_b, d_lse_b}, args));
+  Machine machine{};
+  ONEPASS_TRY(machine_of(context, machine));
+  if (context.device() == Device::cuda) {
+    return {Code::unsupported, "merge_attention_backward: runs on a CPU only"};
+  }
+  if (context.explanation() != nullptr) {
+    *context.explanation() =
+        explain_merge(args.space, {&args.a, &args.b, &args.d_o, &args.d_a, &args.d_b},
+                      {&args.lse_a, &args.lse_b, &args.d_lse, &args.d_lse_a, &args.d_lse_b});
+    return {};
+  }
+  merge_backward_on_cpu(args, machine.threads);
   return {};
 }
 

@@ -1,0 +1,25 @@
+// The gradients of a merge: each result's, and each lse's, from those of the merged result.
+#pragma once
+
+#include "onepass/attention.hpp"
+#include "rows/args.hpp"
+
+namespace onepass {
+
+// The tensors, over a space whose rows are queries and whose columns are elements of o.
+struct MergeBackwardArgs {
+  RowSpace space;
+  Operand a, b, d_o, d_a, d_b;
+  Operand lse_a, lse_b, d_lse, d_lse_a, d_lse_b;  // d_lse may be absent
+};
+
+struct MergeBackwardTensors {
+  ConstTensor a, lse_a, b, lse_b, d_o, d_lse;
+  Tensor d_a, d_lse_a, d_b, d_lse_b;
+};
+
+Status check_merge_backward(const MergeBackwardTensors& t, MergeBackwardArgs& args);
+
+void merge_backward_on_cpu(const MergeBackwardArgs& args, int threads);
+
+}  // namespace onepass
