@@ -6,6 +6,20 @@
 #include "ops/attention/cpu/plan.hpp"
 
 namespace onepass {
+namespace {
+
+// Bytes moved beside inputs and outputs: a row's sums, written and read once per tile of keys, and
+// its query and do, read again by every tile, unless those of a kv head stay in a cache.
+double read_again(const Problem& p, const Machine& m, std::int64_t tiles, double row_sums) {
+  const AttentionFacts& a = p.attention;
+  const double row = (a.dim + a.value_dim()) * static_cast<double>(size_of(p.in)) + row_sums / 2;
+  const double head = static_cast<double>(a.queries) * static_cast<double>(a.group()) * row;
+  const auto rows = static_cast<double>(p.rows);
+  if (head <= static_cast<double>(std::max(m.l2, m.l3))) return rows * row_sums;
+  return rows * static_cast<double>(tiles - 1) * (row + row_sums / 2);
+}
+
+}  // namespace
 
 Plan CpuAttentionBackwardLaunch::plan() const {
   return {.threads = threads,
@@ -40,12 +54,7 @@ CpuAttentionBackwardLaunch plan_backward_tiles(const Problem& p, const Machine& 
                                     .tiles = ceil_div(p.rows, kFlashRows) + a.batch * a.kv_heads,
                                     .row_elements = tiles > 1 ? layout.padded : 0};
   launch.workspace_bytes = static_cast<std::size_t>(workspace.bytes(element_bytes));
-  // Every tile of keys reads all queries, and reads and writes their sums.
-  const double read =
-      static_cast<double>(a.dim + a.value_dim()) * static_cast<double>(size_of(p.in));
-  const double sums = 2.0 * static_cast<double>(workspace.row_elements * element_bytes);
-  launch.extra_bytes = static_cast<double>(p.rows) *
-                       static_cast<double>(std::max<std::int64_t>(tiles - 1, 0)) * (read + sums);
+  launch.extra_bytes = tiles > 1 ? read_again(p, m, tiles, layout.padded * 2.0 * element_bytes) : 0;
   say(reasons, "tiles of ", launch.tile_keys, " keys: with their gradients ", launch.scratch_bytes,
       " bytes per thread");
   say(reasons, "a workspace of ", launch.workspace_bytes,
