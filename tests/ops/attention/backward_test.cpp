@@ -163,6 +163,25 @@ TEST(AttentionBackwardTest, NoBitDependsOnTheThreadsOrTheRun) {
   }
 }
 
+// The tiles of keys are larger where there are more of them.
+TEST(AttentionBackwardTest, NoBitDependsOnTheRestOfTheBatch) {
+  for_each_variant([](std::string_view variant) {
+    Plan plan_of_both, plan_alone;
+    Training both({.batch = 2, .heads = 1, .kv_heads = 1, .queries = 70, .keys = 9000});
+    both.run({.mask = causal(), .variant = variant, .plan = &plan_of_both});
+    Training alone({.batch = 1, .heads = 1, .kv_heads = 1, .queries = 70, .keys = 9000});
+    alone.run({.mask = causal(), .variant = variant, .plan = &plan_alone});
+    EXPECT_EQ(plan_of_both.details != plan_alone.details, variant == "cpu_flash");
+    for (std::int64_t i = 0; i < alone.d_q.size(); ++i) {
+      ASSERT_EQ(alone.d_q.get(i), both.d_q.get(i));
+    }
+    for (std::int64_t i = 0; i < alone.d_k.size(); ++i) {
+      ASSERT_EQ(alone.d_k.get(i), both.d_k.get(i));
+      ASSERT_EQ(alone.d_v.get(i), both.d_v.get(i));
+    }
+  });
+}
+
 TEST(AttentionBackwardTest, ThePlanHasSoManyThreads) {
   Training t({.heads = 4, .kv_heads = 4, .queries = 200, .keys = 300});
   Plan plan;
