@@ -30,6 +30,36 @@ struct RowOptions {
   const QueryMasks* masks = nullptr;  // null: no tensor masks
 };
 
+// Calls body(t, element) for `count` elements, a stride apart. A stride that is known to be 1 makes
+// vectors of them.
+template <class Stored, class Body>
+ONEPASS_FORCED void ForElements(const Stored* p, int64_t stride, size_t count, Body body) {
+  if (stride == 1) {
+    for (size_t t = 0; t < count; ++t) body(t, p[t]);
+  } else {
+    for (size_t t = 0; t < count; ++t) body(t, p[static_cast<int64_t>(t) * stride]);
+  }
+}
+
+// The tensor masks of a query, at `count` keys from `first` on.
+template <class T>
+HWY_NOINLINE void AddMasks(const QueryMasks& masks, int64_t first, size_t count,
+                           T* HWY_RESTRICT scores) {
+  if (const Heads& m = masks.additive; m) {
+    with_type_for<T>(m.dtype, [&]<class Stored>(Type<Stored>) HWY_ATTR {
+      const Stored* p = static_cast<const Stored*>(m.data) + first * m.key;
+      ForElements(p, m.key, count,
+                  [=](size_t t, Stored x) ONEPASS_INLINE { scores[t] += load_as<T>(x); });
+    });
+  }
+  if (const Heads& m = masks.boolean; m) {
+    const auto* p = static_cast<const std::uint8_t*>(m.data) + first * m.key;
+    ForElements(p, m.key, count, [=](size_t t, std::uint8_t keep) ONEPASS_INLINE {
+      scores[t] = keep == 0 ? minus_infinity<T>() : scores[t];
+    });
+  }
+}
+
 // The scores of `count` keys from `first` on become z; those up to `padded`, whole vectors, −inf.
 // `steep`, if not null, receives softcap's derivative.
 template <class D, class T = hn::TFromD<D>>
@@ -52,12 +82,7 @@ ONEPASS_FORCED void MakeRowLogits(D d, const RowOptions<T>& o, int64_t first, si
       scores[t] -= o.slope * static_cast<T>(std::abs(first + static_cast<int64_t>(t) - o.own));
     }
   }
-  if (o.masks != nullptr) {
-    for (size_t t = 0; t < count; ++t) {
-      const int64_t key = first + static_cast<int64_t>(t);
-      scores[t] = o.masks->hides(key) ? hidden : scores[t] + o.masks->template added<T>(key);
-    }
-  }
+  if (o.masks != nullptr) AddMasks(*o.masks, first, count, scores);
   const auto at = [&](int64_t key) {
     return static_cast<size_t>(std::clamp<int64_t>(key - first, 0, static_cast<int64_t>(count)));
   };
