@@ -126,14 +126,25 @@ Status merge_attention_backward(const Context& context, ConstTensor a, ConstTens
       check_merge_backward({a, lse_a, b, lse_b, d_o, d_lse, d_a, d_lse_a, d_b, d_lse_b}, args));
   Machine machine{};
   ONEPASS_TRY(machine_of(context, machine));
-  if (context.device() == Device::cuda) {
-    return {Code::unsupported, "merge_attention_backward: runs on a CPU only"};
-  }
   if (context.explanation() != nullptr) {
     *context.explanation() =
         explain_merge(args.space, {&args.a, &args.b, &args.d_o, &args.d_a, &args.d_b},
                       {&args.lse_a, &args.lse_b, &args.d_lse, &args.d_lse_a, &args.d_lse_b});
     return {};
+  }
+  if (context.device() == Device::cuda) {
+    args.queue = queue_of(context, machine);
+    ONEPASS_TRY(check_reachable(context, {{"a", args.a.data},
+                                          {"lse_a", args.lse_a.data},
+                                          {"b", args.b.data},
+                                          {"lse_b", args.lse_b.data},
+                                          {"d_o", args.d_o.data},
+                                          {"d_lse", args.d_lse.data},
+                                          {"d_a", args.d_a.data},
+                                          {"d_lse_a", args.d_lse_a.data},
+                                          {"d_b", args.d_b.data},
+                                          {"d_lse_b", args.d_lse_b.data}}));
+    return merge_backward_on_gpu(args);
   }
   merge_backward_on_cpu(args, machine.threads);
   return {};

@@ -6,16 +6,13 @@
 #include "ops/attention/merge.hpp"
 #include "ops/attention/merge_layout.hpp"
 #include "rows/options.hpp"
+#include "runtime/gpu.hpp"
 #include "runtime/workers.hpp"
 
 namespace onepass {
 namespace {
 
-// The gradients of one query. With the weights wa and wb of the results
-//
-//     da = wa · do        dlse_a = wa · (wb · (Σ do · a − Σ do · b) + dlse)
-//
-// and the same for b.
+// The gradients of one query.
 void merge_row(const MergeBackwardArgs& args, std::int64_t row) {
   const RowSpace& space = args.space;
   const auto value = [&](const Operand& operand, std::int64_t c = 0) {
@@ -32,11 +29,8 @@ void merge_row(const MergeBackwardArgs& args, std::int64_t row) {
     write(d_b, args.d_b.dtype, c * args.d_b.col_stride, by.b * d_o);
   }
   const double d_lse = args.d_lse ? value(args.d_lse) : 0;
-  const auto give = [&](const Operand& operand, double own, double other, double more) {
-    write_at(space, operand, row, 0, own == 0 ? 0 : own * (other * more + d_lse));
-  };
-  give(args.d_lse_a, by.a, by.b, difference);
-  give(args.d_lse_b, by.b, by.a, -difference);
+  write_at(space, args.d_lse_a, row, 0, gradient_of_lse(by.a, by.b, difference, d_lse));
+  write_at(space, args.d_lse_b, row, 0, gradient_of_lse(by.b, by.a, -difference, d_lse));
 }
 
 }  // namespace
@@ -77,5 +71,9 @@ Status check_merge_backward(const MergeBackwardTensors& t, MergeBackwardArgs& ar
 void merge_backward_on_cpu(const MergeBackwardArgs& args, int threads) {
   for_merged_rows(args.space, threads, [&](std::int64_t row) { merge_row(args, row); });
 }
+
+#ifndef ONEPASS_HAS_CUDA
+Status merge_backward_on_gpu(const MergeBackwardArgs&) { return gpu::available(); }
+#endif
 
 }  // namespace onepass
