@@ -193,7 +193,8 @@ TEST(GeometryTest, ABlockByNameHoldsTheRowInRegistersWhereItCan) {
   EXPECT_TRUE(block(40000).looped);
 }
 
-// As long as they are few, large ones; and where shared memory could not hold what small ones leave.
+// Few rows have large ones, and long rows, of which shared memory could not hold what small ones
+// leave.
 TEST(GeometryTest, GeneralRowsThatFillTheGpuHaveSmallBlocks) {
   const Machine& h200 = *find_machine("h200");
   const auto threads = [&](std::int64_t rows, std::int64_t cols, bool batch_invariant = false) {
