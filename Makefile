@@ -98,6 +98,7 @@ gpu-verify: program ## every GPU variant against the oracle, every fill on the s
 	$(gpu_verify) workloads/test_gpu_select.txt
 	$(gpu_verify) workloads/test_topk_walk.txt
 	$(gpu_verify) workloads/test_attention.txt
+	$(gpu_verify) workloads/test_attention_backward.txt
 	$(gpu_verify) workloads/test_attention_walk.txt
 
 gpu-sanitize: program ## the same under compute-sanitizer: memory, races, uninitialised reads, barriers

@@ -16,12 +16,17 @@ endfunction()
 
 # Launchers whose kernels are compiled elsewhere, and what compiles in a second or two.
 onepass_unit(small
+  ops/attention/gpu/backward/finish.cu
+  ops/attention/gpu/backward/flash.cu
+  ops/attention/gpu/backward/prepare.cu
+  ops/attention/gpu/backward/simt.cu
   ops/attention/gpu/flash/combine.cu
   ops/attention/gpu/flash/decode.cu
   ops/attention/gpu/flash/flash.cu
   ops/attention/gpu/hopper/hopper.cu
   ops/attention/gpu/hopper/tensor_map.cu
   ops/attention/gpu/merge.cu
+  ops/attention/gpu/merge_backward.cu
   ops/attention/gpu/simt.cu
   ops/loss/gpu/reduce.cu
   ops/select/gpu/sample_block.cu
@@ -29,6 +34,8 @@ onepass_unit(small
   runtime/probe.cu)
 onepass_unit(flash_64_96 ops/attention/gpu/flash/dim_64.cu ops/attention/gpu/flash/dim_96.cu)
 onepass_unit(flash_128_192 ops/attention/gpu/flash/dim_128.cu ops/attention/gpu/flash/dim_192.cu)
+onepass_unit(backward_64_128
+  ops/attention/gpu/backward/flash_64.cu ops/attention/gpu/backward/flash_128.cu)
 onepass_unit(hopper_64_96 ops/attention/gpu/hopper/dim_64.cu ops/attention/gpu/hopper/dim_96.cu)
 onepass_unit(hopper_128_192 ops/attention/gpu/hopper/dim_128.cu ops/attention/gpu/hopper/dim_192.cu)
 onepass_unit(loss_group_weighted ops/loss/gpu/group.cu ops/loss/gpu/weighted.cu)

@@ -92,8 +92,8 @@ struct AttentionBackwardOptions {
 // inputs and results, lse included: it replaces the weights, which were never in memory. Shapes are
 // those of the forward, d_o's that of o, and each gradient's that of its tensor. o and d_o may have
 // any floating dtype; d_q, d_k and d_v share one, that of q or f32. GQA: gradients of shared heads
-// are summed. A query that sees no key, and a key that no query sees, have gradient 0. Runs on a
-// CPU.
+// are summed. A query that sees no key, and a key that no query sees, have gradient 0. On a
+// GPU q, k and v are f32, f16 or bf16.
 Status attention_backward(const Context& context, ConstTensor q, ConstTensor k, ConstTensor v,
                           ConstTensor o, ConstTensor lse, ConstTensor d_o, Tensor d_q, Tensor d_k,
                           Tensor d_v, const AttentionBackwardOptions& options = {});
@@ -105,7 +105,7 @@ Status merge_attention(const Context& context, ConstTensor a, ConstTensor lse_a,
                        ConstTensor lse_b, Tensor o, Tensor lse = {});
 
 // The gradients of both results and of their lse from d_o, the gradient of the merged o, and d_lse,
-// that of the merged lse, which may be absent. Each gradient has its tensor's shape. Runs on a CPU.
+// that of the merged lse, which may be absent. Each gradient has its tensor's shape.
 Status merge_attention_backward(const Context& context, ConstTensor a, ConstTensor lse_a,
                                 ConstTensor b, ConstTensor lse_b, ConstTensor d_o,
                                 ConstTensor d_lse, Tensor d_a, Tensor d_lse_a, Tensor d_b,

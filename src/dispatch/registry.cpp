@@ -8,6 +8,8 @@
 #include "core/nearest.hpp"
 #include "dispatch/variant.hpp"
 #include "ops/attention/cpu/variants.hpp"
+#include "ops/attention/gpu/backward/policy.hpp"
+#include "ops/attention/gpu/backward/variants.hpp"
 #include "ops/attention/gpu/flash/variants.hpp"
 #include "ops/attention/gpu/hopper/policy.hpp"
 #include "ops/attention/gpu/hopper/variants.hpp"

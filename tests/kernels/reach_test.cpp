@@ -237,10 +237,39 @@ void reach_attention() {
       }
     }
   }
-  const auto half = [](int which) { return ConstTensor(place(which), DType::f16, {1, 4, 64, 64}); };
-  const auto lse = [](int which) { return ConstTensor(place(which), DType::f32, {1, 4, 64}); };
-  ignore(merge_attention(gpu_context(), half(0), lse(1), half(2), lse(3),
-                         Tensor(place(4), DType::f16, {1, 4, 64, 64})));
+  const auto half = [](int which) { return Tensor(place(which), DType::f16, {1, 4, 64, 64}); };
+  const auto lse = [](int which) { return Tensor(place(which), DType::f32, {1, 4, 64}); };
+  ignore(merge_attention(gpu_context(), half(0), lse(1), half(2), lse(3), half(4)));
+  ignore(merge_attention_backward(gpu_context(), half(0), lse(1), half(2), lse(3), half(4), {},
+                                  half(5), lse(6), half(7), lse(8)));
+}
+
+void reach_attention_backward() {
+  for (const DType in : {DType::f32, DType::f16, DType::bf16}) {
+    for (const std::int64_t dim : {16, 64, 80, 96, 128, 160, 192, 256, 320, 512}) {
+      for (const std::int64_t heads : {1, 4}) {
+        const auto tensor = [&](int which) {
+          return Tensor(place(which), in, {1, heads, 64, dim});
+        };
+        const Tensor lse(place(4), DType::f32, {1, heads, 64});
+        AttentionBackwardOptions options;
+        options.sinks = ConstTensor(place(9), DType::f32, {heads});
+        options.d_sinks = Tensor(place(10), DType::f32, {heads});
+        options.mask.lengths = ConstTensor(place(11), DType::i32, {1});
+        for (const bool masked : {false, true}) {
+          if (masked) {
+            options.mask.additive = ConstTensor(place(12), DType::f32, {64, 64});
+            options.d_additive = Tensor(place(13), DType::f32, {64, 64});
+          }
+          each_way(Op::attention_backward, false, {}, [&](std::string_view variant) {
+            options.variant = variant;
+            ignore(attention_backward(gpu_context(), tensor(0), tensor(1), tensor(2), tensor(3),
+                                      lse, tensor(5), tensor(6), tensor(7), tensor(8), options));
+          });
+        }
+      }
+    }
+  }
 }
 
 void reach_all() {
@@ -248,6 +277,7 @@ void reach_all() {
   reach_topk_and_samples();
   reach_gates();
   reach_attention();
+  reach_attention_backward();
   std::array<std::byte, 16> bytes{};
   const std::array<std::span<std::byte>, 1> arrays = {bytes};
   ignore(gpu::arrive_late(arrays));

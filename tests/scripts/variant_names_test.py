@@ -13,6 +13,11 @@ OPS = ("backward", "sample", "gate")  # that share a folder with another
 SHARED = {"cpu_split": "cpu_row", "gpu_cluster": "gpu_block", "gpu_grid": "gpu_block"}
 
 
+def name_of(path: pathlib.Path) -> str:
+    """backward_simt of gpu/backward_simt.cu and of gpu/backward/simt.cu"""
+    return f"{path.parent.name}_{path.stem}" if path.parent.name in OPS else path.stem
+
+
 def functions_of(variant: str) -> set[str]:
     names = {variant, SHARED.get(variant, variant)}
     return names | {f"{name[:4]}{op}_{name[4:]}" for name in names for op in OPS}
@@ -41,7 +46,10 @@ class Names(unittest.TestCase):
         for folder, name, runs in entries():
             device, stem = runs[:3], runs[4:]
             files = [
-                path for end in ("cpp", "cu") for path in folder.glob(f"{device}/**/{stem}.{end}")
+                path
+                for end in ("cpp", "cu")
+                for path in folder.glob(f"{device}/**/*.{end}")
+                if name_of(path) == stem
             ]
             place = f"{folder.relative_to(ROOT)}/{device}/**/{stem}.cpp or .cu"
             self.assertEqual(len(files), 1, f"{runs} of variant {name} has no file {place}")

@@ -141,11 +141,12 @@ __device__ inline void scores(float (&s)[Tiles][Size], const unsigned (&held)[St
   }
 }
 
-// sums += weights of 16 rows by the rows of v; o has Columns / 2 floats.
-template <class Stored, int Columns, int Tiles, int Steps>
+// sums += weights of 16 rows by the rows of v; o has Columns / 2 floats. The tile may have more
+// columns than are summed: `v` is then the first of these in its row, a multiple of 64.
+template <class Stored, int Columns, int OfTile = Columns, int Tiles, int Steps>
 __device__ inline void sums(float (&o)[Tiles][Columns / 2],
                             const unsigned (&weights)[Tiles][Steps][4], unsigned v) {
-  using Rows = Swizzled<Columns>;
+  using Rows = Swizzled<OfTile>;
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const unsigned value = Rows::at(v, lane % 16, lane / 16);
 #pragma unroll

@@ -37,6 +37,20 @@ struct Sight {
   }
 };
 
+// The queries [begin, end) that see one of some keys.
+struct QueryRange {
+  int begin, end;
+};
+
+ONEPASS_HD constexpr QueryRange queries_seeing(const Sight& sight, int first_key, int count) {
+  const int past = between(0, first_key + count, sight.keys);
+  const int begin = sight.after < 0 ? 0 : first_key - sight.keys + (sight.queries - sight.after);
+  const int end =
+      sight.before < 0 ? sight.queries : past - sight.keys + sight.before + sight.queries;
+  const int from = between(0, begin, sight.queries);
+  return {from, between(from, end, sight.queries)};
+}
+
 // For some queries: the keys [begin, end) that all of them see, and `past`, from which on none of
 // them sees a key.
 struct SightOfRows {

@@ -66,6 +66,20 @@ TEST(AttentionTilesTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
   }
 }
 
+TEST(AttentionTilesTest, QueriesThatSeeAKeyOfATileAreARange) {
+  for (const Sight& s : sights()) {
+    for (int first = 0; first < s.keys; first += 16) {
+      const int end = std::min(first + 16, s.keys);
+      const ops::attention::QueryRange range = ops::attention::queries_seeing(s, first, 16);
+      for (int q = 0; q < s.queries; ++q) {
+        bool any = false;
+        for (int key = first; key < end; ++key) any = any || sees(s, q, key);
+        ASSERT_EQ(any, q >= range.begin && q < range.end) << q << " of " << s.queries;
+      }
+    }
+  }
+}
+
 TEST(AttentionTilesTest, RowsSeeTogetherWhatEachOfThemSees) {
   for (const Sight& s : sights()) {
     for (int first = 0; first < s.queries; first += 16) {
