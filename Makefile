@@ -119,6 +119,8 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	  --json results/$(MACHINE)/attention.json
 	$(program) bench --device cuda --workload workloads/perf_attention.txt --variants gpu_flash --rest 50 \
 	  --json results/$(MACHINE)/attention_mma.json
+	$(program) bench --workload workloads/perf_attention_backward.txt --variants auto --rest 20 \
+	  --json results/$(MACHINE)/attention_backward.json
 	$(program) bench --device cuda --workload workloads/perf_attention_ragged.txt --variants auto --rest 100 \
 	  --json results/$(MACHINE)/attention_ragged.json
 	$(program) bench --workload workloads/perf_no_clusters.txt --variants no_clusters \

@@ -66,15 +66,24 @@ TEST(AttentionTilesTest, TilesHaveAllKeysThatAreSeenAndWholeOnesNoOther) {
   }
 }
 
-TEST(AttentionTilesTest, QueriesThatSeeAKeyOfATileAreARange) {
+TEST(AttentionTilesTest, TheQueriesThatSeeSomeKeysAreInOneRange) {
   for (const Sight& s : sights()) {
-    for (int first = 0; first < s.keys; first += 16) {
-      const int end = std::min(first + 16, s.keys);
-      const ops::attention::QueryRange range = ops::attention::queries_seeing(s, first, 16);
-      for (int q = 0; q < s.queries; ++q) {
-        bool any = false;
-        for (int key = first; key < end; ++key) any = any || sees(s, q, key);
-        ASSERT_EQ(any, q >= range.begin && q < range.end) << q << " of " << s.queries;
+    for (const int count : {1, 8, 64}) {
+      for (int first = 0; first < s.keys; first += count) {
+        const ops::attention::QueryRange range = ops::attention::queries_seeing(s, first, count);
+        ASSERT_LE(0, range.begin);
+        ASSERT_LE(range.begin, range.end);
+        ASSERT_LE(range.end, s.queries);
+        for (int q = 0; q < s.queries; ++q) {
+          int seen = 0;
+          for (int key = first; key < std::min(first + count, s.keys); ++key) {
+            seen += sees(s, q, key) ? 1 : 0;
+          }
+          const bool inside = q >= range.begin && q < range.end;
+          // A window so narrow that it falls between two keys sees none.
+          ASSERT_TRUE(seen == 0 || inside) << q;
+          ASSERT_TRUE(!inside || seen > 0 || s.begin(q) == s.end(q)) << q;
+        }
       }
     }
   }
