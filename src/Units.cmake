@@ -16,17 +16,13 @@ endfunction()
 
 # Launchers whose kernels are compiled elsewhere, and what compiles in a second or two.
 onepass_unit(small
-  ops/attention/gpu/backward/finish.cu
   ops/attention/gpu/backward/flash.cu
-  ops/attention/gpu/backward/prepare.cu
-  ops/attention/gpu/backward/simt.cu
   ops/attention/gpu/flash/combine.cu
   ops/attention/gpu/flash/decode.cu
   ops/attention/gpu/flash/flash.cu
   ops/attention/gpu/hopper/hopper.cu
   ops/attention/gpu/hopper/tensor_map.cu
   ops/attention/gpu/merge.cu
-  ops/attention/gpu/merge_backward.cu
   ops/attention/gpu/simt.cu
   ops/loss/gpu/reduce.cu
   ops/select/gpu/sample_block.cu
