@@ -11,6 +11,7 @@
 //
 // The kernels are flash.cuh's; flash_*.cu compile them, so that cores share the work.
 
+#include "core/try.hpp"
 #include "ops/attention/gpu/backward/flash_of.hpp"
 #include "ops/attention/gpu/backward/variants.hpp"
 
@@ -18,12 +19,11 @@ namespace onepass::ops::attention {
 
 Status gpu_backward_flash(const AttentionBackwardArgs& a,
                           const gpu_attention::BackwardFlashLaunch& planned) {
-  Status status = prepare_backward(a, "gpu_flash");
-  if (!status.ok()) return status;
-  status = planned.dim == 64    ? gpu_backward_flash_of<64>(a, planned)
-           : planned.dim == 128 ? gpu_backward_flash_of<128>(a, planned)
-                                : gpu_backward_flash_of<256>(a, planned);
-  return status.ok() ? finish_backward(a, "gpu_flash") : status;
+  ONEPASS_TRY(prepare_backward(a, "gpu_flash"));
+  ONEPASS_TRY(planned.dim == 64    ? gpu_backward_flash_of<64>(a, planned)
+              : planned.dim == 128 ? gpu_backward_flash_of<128>(a, planned)
+                                   : gpu_backward_flash_of<256>(a, planned));
+  return finish_backward(a, "gpu_flash");
 }
 
 }  // namespace onepass::ops::attention

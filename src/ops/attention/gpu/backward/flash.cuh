@@ -7,6 +7,7 @@
 #pragma once
 
 #include "core/cuda/dependent.cuh"
+#include "core/try.hpp"
 #include "ops/attention/gpu/backward/flash_of.hpp"
 #include "ops/attention/gpu/backward/rows.cuh"
 #include "ops/attention/gpu/flash/load_tiles.cuh"
@@ -158,9 +159,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   await_previous();
   begin_next();
   Place place{};
-  if (!place_of(a, tiles, static_cast<int>(blockIdx.x), place, [](const Sequence& s) {
-        return static_cast<int>((s.keys + kTile - 1) / kTile);
-      })) {
+  if (!place_of(a, tiles, static_cast<int>(blockIdx.x), place,
+                [](const Sequence& s) { return static_cast<int>((s.keys + kTile - 1) / kTile); })) {
     return;
   }
   const PackedRows rows(a, sharing, place.batch, place.kv_head);
@@ -266,8 +266,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     if (key >= rows.sight.keys) continue;
     const int first = place.part * Shape::kColumns;
     const auto store = [&](const Heads& gradient, const auto& sums, float by) {
-      const std::int64_t at =
-          gradient.offset(rows.b, rows.kv_head, rows.s.k_first + key) + first;
+      const std::int64_t at = gradient.offset(rows.b, rows.kv_head, rows.s.k_first + key) + first;
       store_gradient(gradient, at, sums, r, by, a.dim - first, a.accumulate);
     };
     store(a.d_k, d_k[0], static_cast<float>(a.scale));
@@ -353,8 +352,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
   for (int r = 0; r < 2; ++r) {
     const int row = upper + 8 * r;
     if (row >= rows.count()) continue;
-    const std::int64_t at =
-        a.d_q.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row));
+    const std::int64_t at = a.d_q.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row));
     store_gradient(a.d_q, at, d_q[0], r, static_cast<float>(a.scale), a.dim, a.accumulate);
   }
 }
@@ -378,9 +376,8 @@ Status launch_tiles(const AttentionBackwardArgs& a,
   const auto tiles_of = [](std::int64_t count) {
     return static_cast<int>((count + Shape::kTile - 1) / Shape::kTile);
   };
-  Status status = run(backward_keys<Stored, Shape>, tiles_of(a.keys), planned.key_blocks,
-                      static_cast<bool>(a.kv_offsets), Shape::kParts);
-  if (!status.ok()) return status;
+  ONEPASS_TRY(run(backward_keys<Stored, Shape>, tiles_of(a.keys), planned.key_blocks,
+                  static_cast<bool>(a.kv_offsets), Shape::kParts));
   return run(backward_rows<Stored, Shape>, tiles_of(a.queries * static_cast<int>(sharing)),
              planned.query_blocks, static_cast<bool>(a.q_offsets), 1);
 }

@@ -5,6 +5,6 @@
 namespace onepass::ops::attention {
 
 template Status gpu_backward_flash_of<256>(const AttentionBackwardArgs&,
-                                          const gpu_attention::BackwardFlashLaunch&);
+                                           const gpu_attention::BackwardFlashLaunch&);
 
 }  // namespace onepass::ops::attention

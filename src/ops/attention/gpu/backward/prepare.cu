@@ -66,9 +66,7 @@ __global__ void __launch_bounds__(kThreads)
 Status prepare_backward(const AttentionBackwardArgs& a, std::string_view variant) {
   const std::int64_t rows = (a.q_offsets ? 1 : a.batch) * a.heads * a.queries;
   if (rows == 0) return {};
-  return launch({.queue = a.queue,
-                 .blocks = ceil_div(rows, kThreads / kWarp),
-                 .threads = kThreads},
+  return launch({.queue = a.queue, .blocks = ceil_div(rows, kThreads / kWarp), .threads = kThreads},
                 variant, prepare_rows, a, rows);
 }
 

@@ -197,9 +197,8 @@ __device__ inline void flash_block(const AttentionArgs& a, bool plain, const Par
       mma::wait<1>();
       __syncwarp();
     }
-    as_stored<Stored>(a, [&]<class As>(Type<As>) {
-      mma::sums<As, Shape::kColumns>(o, weights, v);
-    });
+    as_stored<Stored>(a,
+                      [&]<class As>(Type<As>) { mma::sums<As, Shape::kColumns>(o, weights, v); });
     if (Shape::kAlone) {
       __syncwarp();
       next >= keys.begin ? load_v(next) : mma::commit();
