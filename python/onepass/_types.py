@@ -46,8 +46,9 @@ _LOGITS = """\
 
 _ATTENTION = """\
     q: batch × heads × queries × dim; k, v: batch × kv heads × keys × dim, one dtype (float32,
-        float16 or bfloat16). GQA: kv heads divides heads. dim is a multiple of 8, up to 512. Any
-        strides, except that the last dimension's is 1.
+        float16, bfloat16 or, on a CPU, float64). GQA: kv heads divides heads. dim is a multiple of
+        8, up to 512; on a CPU v may have another than q and k. Any strides, except that the last
+        dimension's is 1.
     layout: "bhsd" as above, or "bshd" with tokens before heads (q: batch × queries × heads × dim)
         for q, k, v and o, also with offsets and pages. Only strides differ: nothing is copied, and
         errors name shapes as in "bhsd".

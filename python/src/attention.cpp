@@ -70,6 +70,13 @@ struct KeyArguments {
   }
 };
 
+// The shape of o: that of q, with the dim of v.
+Extents shape_of_o(const Tensor& q, const ConstTensor& v) {
+  const Extents shape = Extents::of(q);
+  if (v.rank < 1 || v.rank > kMaxRank) return shape;  // the op reports it
+  return shape.with_last(v.shape[static_cast<std::size_t>(v.rank - 1)]);
+}
+
 nb::object attention(Arguments& given) {
   const auto [q, k, v] = given.next<3>();
   const auto keys = KeyArguments::next(given);
@@ -84,7 +91,7 @@ nb::object attention(Arguments& given) {
   options.batch_invariant = flag("batch_invariant", batch_invariant);
   const DType in = queries.dtype;
   const Tensor o =
-      layout(call.output("o", Extents::of(call.first()), dtype("dtype", out_dtype, in)));
+      layout(call.output("o", shape_of_o(call.first(), values), dtype("dtype", out_dtype, in)));
   options.lse = call.output_if(flag("return_lse", return_lse), "lse",
                                Extents::of(queries).without(-1), sum_dtype(in));
   return call.run([&](const Context& context) {

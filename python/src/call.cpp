@@ -32,8 +32,8 @@ bool same_device(const Array& a, const Array& b) {
 
 }  // namespace
 
-Extents Extents::of(const Tensor& t) {
-  return {.values = t.shape, .rank = static_cast<std::size_t>(t.rank)};
+Extents Extents::of(const ConstTensor& t) {
+  return {.values = t.shape, .rank = static_cast<std::size_t>(std::clamp(t.rank, 0, kMaxRank))};
 }
 
 Extents Extents::without(std::int64_t axis) const {

@@ -17,7 +17,8 @@ struct Extents {
   std::array<std::int64_t, kMaxRank> values{};
   std::size_t rank = 0;
 
-  static Extents of(const Tensor& t);
+  // Of an absent tensor: no dimensions. The op reports those past the limit.
+  static Extents of(const ConstTensor& t);
   Extents without(std::int64_t axis) const;  // the op reports an axis that does not exist
   Extents with_last(std::int64_t extent) const;
   operator std::span<const std::int64_t>() const { return {values.data(), rank}; }
