@@ -13,7 +13,12 @@ the same ops as PyTorch operators, with gradients and for torch.compile.
 """
 
 from onepass import _native
-from onepass._attention import attention, merge_attention
+from onepass._attention import (
+    attention,
+    attention_backward,
+    merge_attention,
+    merge_attention_backward,
+)
 from onepass._losses import cross_entropy, cross_entropy_backward, cross_entropy_with_gradient
 from onepass._plans import explain, get_num_threads, has_cuda, set_num_threads
 from onepass._rows import (
@@ -30,6 +35,7 @@ __version__: str = _native.version
 __all__ = [
     "__version__",
     "attention",
+    "attention_backward",
     "cross_entropy",
     "cross_entropy_backward",
     "cross_entropy_with_gradient",
@@ -41,6 +47,7 @@ __all__ = [
     "log_softmax_backward",
     "logsumexp",
     "merge_attention",
+    "merge_attention_backward",
     "sample",
     "set_num_threads",
     "softmax",

@@ -71,7 +71,9 @@ _ATTENTION = """\
         offsets[b + 1] − 1.
     pages: paged KV, the block table: int32, batch × the most pages of any sequence. k and v are
         then pages × kv heads × page size × dim, key t of sequence b is token t mod page size of
-        page pages[b][t / page size], and `lengths`, then required, counts the keys.
+        page pages[b][t / page size], and `lengths`, then required, counts the keys."""
+
+_KEYS = """\
     check_pages: on a GPU, a query that sees keys of a page outside k gives NaN; on a CPU such a
         page is always an error.
     split: split-KV: keys per partition; 0: the dispatcher decides.
@@ -100,6 +102,7 @@ _BATCH = """\
 _SHARED = {
     "logits": _LOGITS,
     "attention": _ATTENTION,
+    "keys": _KEYS,
     "topk": _TOPK,
     "output": _OUTPUT,
     "variant": _VARIANT,

@@ -1,5 +1,6 @@
 """The libraries whose arrays every op is tried on, on each device that is there."""
 
+import functools
 import importlib.util
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,28 @@ def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@functools.cache
+def has_gradients(device: str) -> bool:
+    """Whether attention_backward runs there."""
+    if device == "cpu":
+        return True
+    import torch
+
+    import onepass
+
+    q = torch.zeros(1, 1, 1, 64, device=device)
+    try:
+        onepass.attention_backward(q, q, q, q, q[..., 0], q)
+    except NotImplementedError:
+        return False
+    return True
+
+
+def skip_without_gradients(device: str) -> None:
+    if not has_gradients(device):
+        pytest.skip("wants attention_backward on a GPU")
 
 
 @dataclass(frozen=True)

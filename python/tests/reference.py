@@ -118,36 +118,109 @@ def topk(x, k, **options):
 
 def attention(q, k, v, **options):
     """(o, lse) of "bhsd", one sequence after the other."""
-    q_offsets, kv_offsets, pages, lengths, mask = (
-        options.pop(name, None) for name in ("q_offsets", "kv_offsets", "pages", "lengths", "mask")
-    )
-    o, lse = np.zeros(q.shape), np.zeros(q.shape[:-1])
-    parts = [part for part in (mask if isinstance(mask, tuple) else (mask,)) if part is not None]
+    pages = options.pop("pages", None)
     if pages is not None:  # side by side, in the order of each sequence
         k, v = (np.stack([np.concatenate(pool[row], axis=1) for row in pages]) for pool in (k, v))
-    batch = len(q) if q_offsets is None else len(q_offsets) - 1
+    o, lse = np.zeros((*q.shape[:-1], v.shape[-1])), np.zeros(q.shape[:-1])
+    for queries, keys, length, _, mine in _sequences(q, k, **options):
+        one = (q[queries], *(side[keys][:, :length] for side in (k, v)))
+        o[queries], lse[queries] = _one_sequence(*one, **mine)
+    return o, lse
+
+
+def attention_backward(q, k, v, d_o, d_lse=0, **options):
+    """d_q, d_k, d_v and, by name, what sinks and the floating mask have, from the formulas."""
+    d_q, d_k, d_v = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    d_sinks = np.zeros(q.shape[-3])
+    d_lse = np.broadcast_to(d_lse, q.shape[:-1])
+    part = [part for part in _parts(options.get("mask")) if part.dtype.kind == "f"]
+    batch = _batch(q, options.get("q_offsets"))
+    d_mask = np.zeros((batch, q.shape[-3], q.shape[-2], k.shape[-2]))
+    for queries, keys, length, place, mine in _sequences(q, k, **options):
+        one = (q[queries], *(side[keys][:, :length] for side in (k, v)))
+        grads = _one_gradient(*one, d_o[queries], d_lse[queries], **mine)
+        d_q[queries] = grads[0]
+        d_k[keys][:, :length], d_v[keys][:, :length] = grads[1:3]
+        d_mask[place] = grads[3]
+        d_sinks += grads[4]
+    extra = {"sinks": d_sinks} | ({"mask": _narrow(d_mask, part[0].shape)} if part else {})
+    return d_q, d_k, d_v, extra
+
+
+def merge_attention_backward(a, lse_a, b, lse_b, d_o, d_lse=0):
+    """(d_a, d_lse_a, d_b, d_lse_b), from the formulas."""
+    top = np.maximum(lse_a, lse_b)
+    top = np.where(np.isfinite(top), top, 0)
+    w_a, w_b = (np.exp(lse - top) for lse in (lse_a, lse_b))
+    total = np.where(w_a + w_b == 0, 1, w_a + w_b)
+    w_a, w_b = w_a / total, w_b / total
+    apart = (d_o * (a - b)).sum(-1)
+    return (
+        w_a[..., None] * d_o,
+        w_a * (w_b * apart + d_lse),
+        w_b[..., None] * d_o,
+        w_b * (-w_a * apart + d_lse),
+    )
+
+
+def _parts(mask):
+    return [part for part in (mask if isinstance(mask, tuple) else (mask,)) if part is not None]
+
+
+def _batch(q, q_offsets):
+    return len(q) if q_offsets is None else len(q_offsets) - 1
+
+
+def _narrow(whole, shape):
+    """Sums over what a shape broadcasts."""
+    whole = whole.sum(axis=tuple(range(whole.ndim - len(shape))))
+    axes = tuple(axis for axis, extent in enumerate(shape) if extent == 1)
+    return whole.sum(axis=axes, keepdims=True)
+
+
+def _sequences(q, k, q_offsets=None, kv_offsets=None, lengths=None, mask=None, **options):
+    """For each sequence: where its queries and its keys are, how many keys count, its place in a
+    mask for all, and its options."""
+    batch = _batch(q, q_offsets)
     all_logits = (batch, q.shape[-3], q.shape[-2], k.shape[-2])
     for b in range(batch):
         queries = b if q_offsets is None else np.s_[:, q_offsets[b] : q_offsets[b + 1]]
         first = 0 if kv_offsets is None else kv_offsets[b]
-        here = b if kv_offsets is None else np.s_[:, first : kv_offsets[b + 1]]
-        keys = (k[here], v[here])
-        length = keys[0].shape[1] if lengths is None else lengths[b]
+        last = k.shape[-2] if kv_offsets is None else kv_offsets[b + 1]
+        keys = b if kv_offsets is None else np.s_[:, first:last]
+        length = last - first if lengths is None else lengths[b]
         rows = slice(None) if q_offsets is None else queries[1]
-        own = [
-            np.broadcast_to(part, all_logits)[b, :, rows, first : first + length] for part in parts
-        ]
+        place = np.s_[b, :, rows, first : first + length]
+        own = [np.broadcast_to(part, all_logits)[place] for part in _parts(mask)]
         alibi = options.get("alibi")
-        mine = options | {"alibi": alibi[b] if np.ndim(alibi) == 2 else alibi}
-        o[queries], lse[queries] = _one_sequence(
-            q[queries], *(side[:, :length] for side in keys), own, **mine
-        )
-    return o, lse
+        mine = {"alibi": alibi[b] if np.ndim(alibi) == 2 else alibi, "mask": own}
+        yield queries, keys, length, place, options | mine
 
 
 def _one_sequence(q, k, v, mask, scale=None, alibi=None, sinks=None, **options):
     group = q.shape[0] // k.shape[0]
     k, v = np.repeat(k, group, 0), np.repeat(v, group, 0)
+    weights, lse = _weights(q, k, mask, scale, alibi, sinks, **options)
+    return weights[..., : k.shape[1]] @ v, lse
+
+
+def _one_gradient(q, k, v, d_o, d_lse, softcap=0.0, scale=None, **options):
+    kv_heads, keys, group = *k.shape[:2], q.shape[0] // k.shape[0]
+    k, v = np.repeat(k, group, 0), np.repeat(v, group, 0)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    weights, _ = _weights(q, k, scale=scale, softcap=softcap, **options)
+    own, sink = weights[..., :keys], weights[..., keys:].sum(-1)
+    moved = (d_o * (own @ v)).sum(-1) - d_lse
+    dz = own * (d_o @ v.swapaxes(1, 2) - moved[..., None])
+    slope = 1 - np.tanh(q @ k.swapaxes(1, 2) * scale / softcap) ** 2 if softcap else 1
+    ds = dz * slope * scale
+    d_k, d_v = ds.swapaxes(1, 2) @ q, own.swapaxes(1, 2) @ d_o
+    shared = [d.reshape(kv_heads, group, *d.shape[1:]).sum(1) for d in (d_k, d_v)]
+    return ds @ k, *shared, dz, -(sink * moved).sum(-1)
+
+
+def _weights(q, k, mask, scale=None, alibi=None, sinks=None, **options):
+    """exp(z − lse), with a column more where there are sinks, and the lse."""
     if alibi is not None:
         own = np.arange(q.shape[1]) + k.shape[1] - q.shape[1]
         distance = np.abs(np.arange(k.shape[1]) - own[:, None])
@@ -159,9 +232,7 @@ def _one_sequence(q, k, v, mask, scale=None, alibi=None, sinks=None, **options):
         **options,
     )
     if sinks is not None:  # a key more, whose value is nothing
-        z = np.concatenate(
-            [z, np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))], axis=2
-        )
-        v = np.concatenate([v, np.zeros((len(v), 1, v.shape[-1]))], axis=1)
+        sink = np.broadcast_to(np.asarray(sinks)[:, None, None], (*z.shape[:2], 1))
+        z = np.concatenate([z, sink], axis=2)
     lse = lse_of(z)
-    return np.exp(z - np.where(np.isneginf(lse), 0, lse)[..., None]) @ v, lse
+    return np.exp(z - np.where(np.isneginf(lse), 0, lse)[..., None]), lse

@@ -80,9 +80,9 @@ def test_errors_begin_with_the_argument():
     q, lse = np.zeros((1, 2, 4, 8), np.float32), np.zeros((1, 2, 4), np.float32)
     for call, error, message in [
         (
-            lambda: onepass.attention(q, q, q, dtype="f64"),
+            lambda: onepass.attention_backward(q, q, q, q, lse, q, dtype="f64"),
             ValueError,
-            "dtype: f64 is not one of f32, f16, bf16",
+            "dtype: f64 is neither that of q, f32, nor f32",
         ),
         (lambda: onepass.attention(q, q, q, out=q[:, :, :2]), ValueError, "out: shape"),
         (lambda: onepass.attention(q, q, q, lengths=np.array([9])), ValueError, "lengths: 9 at 0"),
