@@ -83,12 +83,12 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
     ctx.dim, ctx.logits, ctx.rest = dim, logits.without_tensors(), rest[_COUNT + 1 :]
 
 
-def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> Tensor | None:
+def _gradient(ctx: Any, dloss: Tensor | None, _: Tensor | None) -> tuple[Tensor | None]:
     if dloss is None:
-        return None
+        return (None,)
     x, target, lse, weight, *tensors = ctx.saved_tensors
     logits = ctx.logits.with_tensors(tensors)
-    return cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, weight, *ctx.rest)
+    return (cross_entropy_backward(x, target, dloss, lse, ctx.dim, *logits, weight, *ctx.rest),)
 
 
 cross_entropy = differentiable(_cross_entropy, _remember, _gradient)

@@ -83,14 +83,14 @@ def _recall(ctx: Any) -> tuple[Tensor | None, Tensor, Logits]:
 def _with_gradient(name: str) -> Any:
     backward = undifferentiable(_backward(f"{name}_backward"), SECOND)
 
-    def gradient(ctx: Any, dy: Tensor) -> Tensor:
+    def gradient(ctx: Any, dy: Tensor) -> tuple[Tensor]:
         x, y, logits = _recall(ctx)
-        return backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant)
+        return (backward(y, dy, x, ctx.dim, *logits, ctx.dtype, ctx.batch_invariant),)
 
     return differentiable(_forward(name, _like), _remember, gradient)
 
 
-def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
+def _logsumexp_gradient(ctx: Any, dy: Tensor) -> tuple[Tensor]:
     """dlse / dx = softmax(x) · dz / dx."""
     x, _, logits = _recall(ctx)
     assert x is not None
@@ -106,7 +106,7 @@ def _logsumexp_gradient(ctx: Any, dy: Tensor) -> Tensor:
     if logits.softcap > 0:
         each = along(scale.expand(dy.shape)) if isinstance(scale, Tensor) else scale
         dx = dx * (1 - torch.tanh(x * each / logits.softcap).square())
-    return dx.to(ctx.dtype)
+    return (dx.to(ctx.dtype),)
 
 
 softmax = _with_gradient("softmax")

@@ -175,30 +175,29 @@ def _on_one_device(op: Any, fake: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def differentiable(
-    op: Any, remember: Callable[..., None], gradient: Callable[..., Any]
+    op: Any, remember: Callable[..., None], gradients: Callable[..., Any], places: Any = (0,)
 ) -> Callable[..., Any]:
-    """Gives an operator a gradient for its first argument: `remember(ctx, inputs, output)`, then
-    `gradient(ctx, *grads)`. Returns the fastest way to call it.
+    """Gives an operator gradients for its arguments at `places`: `remember(ctx, inputs, output)`,
+    then `gradients(ctx, *grads)`, a tuple with one for each. Returns the fastest way to call it.
 
     Does what torch.library.register_autograd does, but does not examine the defaults of every
     argument, which for this many arguments takes longer than the rest of the call. Autograd sees
-    one argument."""
+    the arguments at `places` alone."""
     function = _KERNELS[op]
 
     class Function(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, keys: Any, first: Tensor, rest: tuple[Any, ...]) -> Any:
-            inputs = (first, *rest)
+        def forward(ctx: Any, keys: Any, inputs: tuple[Any, ...], *seen: Tensor | None) -> Any:
             output = function(*inputs) if keys is None else _below(op, keys, inputs)
             remember(ctx, inputs, output)
             return output
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            return None, gradient(ctx, *grads), None
+            return None, None, *gradients(ctx, *grads)
 
-    def with_gradient(keys: Any, first: Tensor, *rest: Any) -> Any:
-        return Function.apply(keys, first, rest)
+    def with_gradient(keys: Any, *inputs: Any) -> Any:
+        return Function.apply(keys, inputs, *[inputs[place] for place in places])
 
     def kernel(keys: Any, *inputs: Any) -> Any:
         return with_gradient(keys, *inputs) if _wants_gradient(inputs) else _below(op, keys, inputs)
