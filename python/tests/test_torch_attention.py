@@ -51,21 +51,14 @@ def test_tokens_before_heads(device):
     torch.testing.assert_close(same, lse)
 
 
-def test_forward_only(device):
+def test_the_function_without_gradients_refuses_them(device):
     q, k, v = inputs(device)
-    o, lse = onepass.torch.attention(q, k, v, return_lse=True)
+    o = onepass.torch.attention(q, k, v)
     q.requires_grad_()
-    message = "onepass::attention has no gradient: it computes forward only"
-    with pytest.raises(NotImplementedError, match=message):
-        onepass.torch.attention(q, k, v)
-    with pytest.raises(NotImplementedError, match=message):
-        onepass.torch.attention(k, k, v, sinks=torch.ones(2, device=device, requires_grad=True))
-    with pytest.raises(NotImplementedError, match="onepass::merge_attention has no gradient"):
-        onepass.torch.merge_attention(o.requires_grad_(), lse, o, lse)
     with pytest.raises(TypeError, match="q: requires grad"):
         onepass.attention(q, k, v)
     with torch.no_grad():
-        torch.testing.assert_close(onepass.torch.attention(q, k, v), o.detach())
+        torch.testing.assert_close(onepass.torch.attention(q, k, v), o)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -1,6 +1,7 @@
 """The operators of PyTorch: opcheck, who sees them, torch.compile, CUDA graphs."""
 
 import pytest
+from conftest import skip_without_gradients
 
 torch = pytest.importorskip("torch", reason="wants torch")
 
@@ -44,6 +45,8 @@ def operators(device, x, target):
         pack_mask((k[0, 0, 0] > 0)[:6], tokens[1:], False, (2, -1)),
     )
     nothing = (None,) * 5
+    bias, sinks = torch.randn(3, 6, device=device), torch.randn(4, device=device)
+    learned = [each.clone().requires_grad_() for each in (q, k, k + 1, bias, sinks)]
     return {
         "softmax": (ops.softmax, (x, -1, *PLAIN, None, False)),
         "softmax, options": (ops.softmax, (x, -1, *other, torch.float32, True)),
@@ -105,9 +108,31 @@ def operators(device, x, target):
             (q[0].transpose(0, 1), *(k.transpose(1, 2),) * 2, None, 0.0, *seen, None, None, tokens)
             + (None, None, False, 0, "bshd", None, False),
         ),
+        "attention, gradients": (
+            ops.attention,
+            (*learned[:3], 0.5, 3.0, None, learned[3], *seen[2:], heads, learned[4], *nothing[:3])
+            + (False, 0, "bhsd", None, False),
+        ),
+        "attention_backward": (
+            ops.attention_backward,
+            (q, k, k, q, q[..., 0], q, None, None, 0.0, *seen, *nothing[:4], "bhsd", False, False),
+        ),
+        "attention_backward, options": (
+            ops.attention_backward,
+            (q, k, k, q, q[..., 0], q, q[..., 1], 0.5, 3.0, None, learned[3].detach(), *seen[2:])
+            + (heads, heads, None, None, "bhsd", True, True),
+        ),
         "merge_attention": (
             ops.merge_attention,
             (q, q[..., 0], q + 1, q[..., 0], "bhsd", torch.float16),
+        ),
+        "merge_attention, gradients": (
+            ops.merge_attention,
+            (learned[0], q[..., 0], q + 1, q[..., 0].clone().requires_grad_(), "bhsd", None),
+        ),
+        "merge_attention_backward": (
+            ops.merge_attention_backward,
+            (q, q[..., 0], q + 1, q[..., 0], q, q[..., 1], "bhsd"),
         ),
         "gate": (ops.gate, (float32, 2, "sigmoid", None, True, 1.0, None, torch.int64)),
     }
@@ -117,6 +142,8 @@ def operators(device, x, target):
     "name", operators("cpu", torch.zeros(5, 6), torch.zeros(5, dtype=torch.int64))
 )
 def test_opcheck(name, device, x, target):
+    if "attention" in name and ("gradients" in name or "backward" in name):
+        skip_without_gradients(device)
     op, arguments = operators(device, x, target)[name]
     torch.library.opcheck(op.default, arguments)
 

@@ -8,10 +8,11 @@ and CUDA graphs.
     [-0.375, 0.125, 0.125, 0.125]
 
 softmax, log_softmax, logsumexp and cross_entropy have gradients for their first argument and treat
-scales, temperatures and masks as constants. attention is forward only and refuses tensors that
-require grad; `onepass.torch.transformers.register()` makes Hugging Face models use it. Without
-gradients, `onepass.softmax` and the other functions of `onepass` are the fastest way to call an op
-on the same tensors, since they bypass PyTorch's dispatcher."""
+scales, temperatures and masks as constants. attention has gradients for q, k, v, the additive mask
+and the sinks, merge_attention for all that it merges; `onepass.torch.transformers.register()` makes
+Hugging Face models use and train with it. Without gradients, `onepass.softmax` and the other
+functions of `onepass` are the fastest way to call an op on the same tensors, since they bypass
+PyTorch's dispatcher."""
 
 from onepass.torch import nn
 from onepass.torch._functions import (

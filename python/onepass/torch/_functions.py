@@ -249,10 +249,14 @@ def attention(
     batch_invariant: bool = False,
     **foreign: Any,
 ) -> Any:
-    """o = softmax(z) · v, or with `return_lse` (o, lse). Forward only: tensors that require grad
-    are an error.
+    """o = softmax(z) · v, or with `return_lse` (o, lse), with gradients for q, k, v, the floating
+    mask and the sinks.
+
+    Neither keys in pages nor the slopes have a gradient. The gradients are the same bits on every
+    run.
 
     {attention}
+    {keys}
     dtype: of o; None: q's.
 
     Example:
@@ -282,8 +286,8 @@ def merge_attention(
     layout: str = "bhsd",
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Merges the results of the same queries over different keys into (o, lse) over all these keys.
-    Without a gradient.
+    """Merges the results of the same queries over different keys into (o, lse) over all these keys,
+    with gradients for all four.
 
     Example:
         >>> o, lse = torch.zeros(1, 8), torch.zeros(1)
