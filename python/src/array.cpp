@@ -86,7 +86,11 @@ void check_gradient(std::string_view argument, nb::handle array) {
   const nb::object wanted = nb::steal(PyObject_GetAttr(array.ptr(), name));
   if (!wanted.is_valid()) throw nb::python_error();
   if (wanted.ptr() != Py_True) return;
-  arrays_module().attr("refuse_gradient")(nb::str(argument.data(), argument.size()));
+  // Kept: a training step comes here with every tensor. Its initialisation calls Python, so that of
+  // a static object could block other threads.
+  static nb::handle refuse;
+  if (!refuse.is_valid()) refuse = nb::object(arrays_module().attr("refuse_gradient")).release();
+  refuse(nb::str(argument.data(), argument.size()));
 }
 
 nb::tuple tuple_of(std::span<const std::int64_t> numbers) {
