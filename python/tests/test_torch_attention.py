@@ -3,7 +3,7 @@
 import functools
 
 import pytest
-from conftest import has
+from conftest import has, skip_without_gradients
 
 torch = pytest.importorskip("torch", reason="wants torch")
 
@@ -194,11 +194,66 @@ def test_logits_in_bf16(padded, device):
     )
 
 
+def one_step(model, inputs, compiled=False):
+    """The loss of the tokens that a seen one precedes, and each parameter's gradient."""
+    unseen = inputs["attention_mask"] == 0
+    labels = inputs["input_ids"].masked_fill(unseen | unseen.roll(1, 1), -100)
+    model.train().zero_grad()
+    run = torch.compile(model, fullgraph=True) if compiled else model
+    try:
+        loss = run(**inputs, labels=labels, use_cache=False).loss
+        loss.backward()
+    finally:
+        model.eval()
+    return loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def same_step(mine, theirs, tolerance):
+    torch.testing.assert_close(mine[0], theirs[0], rtol=tolerance, atol=tolerance)
+    for name, gradient in theirs[1].items():
+        off = (mine[1][name].float() - gradient.float()).norm()
+        assert off <= tolerance * gradient.float().norm(), name
+
+
+@needs_transformers
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("Llama", {}),
+        ("Mistral", {"sliding_window": 8}),
+        ("Gemma2", {"attn_logit_softcapping": 5.0}),
+    ],
+    ids=["Llama", "Mistral, window", "Gemma2, softcap"],
+)
+def test_a_step_of_training(family, changes, padded, device):
+    skip_without_gradients(device)
+    mine, theirs = model_of(family, device, torch.float32, **changes)
+    inputs = prompt(device, padded)
+    same_step(one_step(mine, inputs), one_step(theirs, inputs), 1e-4)
+
+
+@needs_transformers
+@pytest.mark.parametrize("way", ["compiled", "checkpointed", "autocast"])
+def test_other_ways_to_train(way, device):
+    skip_without_gradients(device)
+    mine, theirs = model_of("Llama", device, torch.float32, head_dim=32)
+    inputs = prompt(device, True)
+    if way == "checkpointed":
+        mine.gradient_checkpointing_enable()
+    with torch.autocast(device, torch.bfloat16, enabled=way == "autocast"):
+        steps = one_step(mine, inputs, way == "compiled"), one_step(theirs, inputs)
+    if way == "checkpointed":
+        mine.gradient_checkpointing_disable()
+    same_step(*steps, 0.05 if way == "autocast" else 1e-4)
+
+
 @needs_transformers
 def test_models_say_what_cannot_be(device):
     mine, _ = model_of("Llama", device, torch.float32)
-    with pytest.raises(NotImplementedError, match="forward only"):
-        mine(**prompt(device, False))
+    dropping, _ = model_of("Llama", device, torch.float32, attention_dropout=0.1)
+    with pytest.raises(NotImplementedError, match="dropout: 0.1, and onepass has none"):
+        one_step(dropping, prompt(device, False))
     q, k, v = inputs(device)
     with pytest.raises(NotImplementedError, match="dropout: 0.1"):
         ours.forward(mine, q, k, v, None, dropout=0.1)

@@ -1,4 +1,4 @@
-"""onepass as an attention implementation of Hugging Face transformers (5.0+), for inference.
+"""onepass as an attention implementation of Hugging Face transformers (5.0+), for training too.
 
     import onepass.torch.transformers
 
@@ -7,7 +7,7 @@
 
 Causal attention, GQA, softcaps and sinks are passed to the op as they are. Everything else that a
 model hides (padding, sliding windows, chunks) arrives as the boolean mask that transformers makes
-for "sdpa"."""
+for "sdpa". There is no dropout: train with an attention dropout of 0."""
 
 from typing import Any
 
@@ -24,6 +24,16 @@ def register(name: str = "onepass") -> None:
 
     AttentionInterface.register(name, forward)
     AttentionMaskInterface.register(name, sdpa_mask)
+
+
+def _in_one_dtype(query: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
+    """Casts as torch.autocast does for PyTorch's attention: a rotary embedding may leave q and k
+    wider than v."""
+    device = query.device.type
+    if torch.is_autocast_enabled(device) and query.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
+        return tuple(tensor.to(dtype) for tensor in (query, *others))
+    return query, *others
 
 
 def forward(
@@ -45,13 +55,15 @@ def forward(
     and no attention weights."""
     if dropout:
         raise NotImplementedError(
-            f"dropout: {dropout}, and onepass has none: it is for inference, see model.eval()"
+            f"dropout: {dropout}, and onepass has none: set the attention dropout of the model's "
+            "config to 0"
         )
     if output_attentions:
         raise NotImplementedError(
             f"output_attentions: {output_attentions}, and onepass never has the weights in memory: "
             'ask a model with attn_implementation="eager"'
         )
+    query, key, value = _in_one_dtype(query, key, value)
     queries = query.shape[2]
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
