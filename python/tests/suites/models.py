@@ -68,9 +68,11 @@ def cases_of(family: str) -> list[Case]:
         )
         weights = functools.partial(_logits, family, False, "onepass", output_attentions=True)
         made.append(_refused(family, "weights", weights, refusal))
-    says = "forward only" if "dropout" not in repr(_model(family, "onepass")) else "dropout"
-    refusal = Refusal("training: attention has no gradient", NotImplementedError, says)
-    made.append(_refused(family, "training", functools.partial(_trained, family), refusal))
+    made.append(_case(family, "gradients", functools.partial(_gradients, family), _close))
+    if "dropout" in repr(_model(family, "onepass")):
+        refusal = Refusal("training with dropout", NotImplementedError, "dropout")
+        dropping = functools.partial(_gradients, family, "onepass", training=True)
+        made.append(_refused(family, "dropout", dropping, refusal))
     return made
 
 
@@ -130,10 +132,15 @@ def _generated(family: str, padded: bool, implementation: str) -> torch.Tensor:
     return _model(family, implementation).generate(**_inputs(padded), do_sample=False, **lengths)
 
 
-def _trained(family: str) -> torch.Tensor:
-    model = _model(family, "onepass")
-    inputs = _inputs(False)
+def _gradients(family: str, implementation: str, training: bool = False) -> torch.Tensor:
+    """Of all parameters after one step. Outside of training nothing is dropped."""
+    model = _model(family, implementation).train(training)
+    tokens = _inputs(False)["input_ids"]
     try:
-        return model.train()(**inputs, labels=inputs["input_ids"]).loss.backward()
+        model.zero_grad()
+        model(input_ids=tokens, labels=tokens).loss.backward()
+        grads = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        return torch.cat(grads)
     finally:
         model.eval()
+        model.zero_grad()

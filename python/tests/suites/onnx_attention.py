@@ -102,19 +102,16 @@ class _Mapping:
 
     def _fill_heads(self) -> None:
         q, _, v = self.arrays
-        if q.shape[-1] == v.shape[-1] and q.shape[-1] % 8 == 0:
+        if q.shape[-1] % 8 == v.shape[-1] % 8 == 0:
             return
         self.options.setdefault("scale", 1 / math.sqrt(q.shape[-1]))
-        dim = -(-max(q.shape[-1], v.shape[-1]) // 8) * 8
         self.arrays = [
-            np.pad(array, [(0, 0)] * 3 + [(0, dim - array.shape[-1])]) for array in self.arrays
+            np.pad(array, [(0, 0)] * 3 + [(0, -array.shape[-1] % 8)]) for array in self.arrays
         ]
         # Before the mask's: dims are looked at first.
-        says = "q: dim" if q.shape[-1] % 8 else "v: shape"
-        self.refusals.insert(
-            0, Refusal("v of a dim of its own, or a dim that 8 does not divide", ValueError, says)
-        )
-        self.adapted.append("heads are padded with zeros: ours need one dim, a multiple of 8")
+        says = "q: dim" if q.shape[-1] % 8 else "v: dim"
+        self.refusals.insert(0, Refusal("a dim that 8 does not divide", ValueError, says))
+        self.adapted.append("heads are padded with zeros: dims of ours are multiples of 8")
 
     def _call(self, arrays: list[np.ndarray], options: dict[str, Any]) -> np.ndarray:
         o = onepass.attention(*arrays, **options)
