@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import skip_without_gradients
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -19,6 +20,14 @@ def test_train():
     torchs, ours = runpy.run_path(str(EXAMPLES / "train.py"))["main"]()
     np.testing.assert_allclose(ours, torchs, rtol=1e-2)
     assert ours[-1] < 0.6 * ours[0]
+
+
+def test_train_transformer():
+    torch = pytest.importorskip("torch", reason="wants torch")
+    skip_without_gradients("cuda" if torch.cuda.is_available() else "cpu")
+    torchs, ours = runpy.run_path(str(EXAMPLES / "train_transformer.py"))["main"]()
+    np.testing.assert_allclose(ours, torchs, rtol=1e-2)
+    assert ours[-1] < 0.5 * ours[0]
 
 
 def test_tiny_transformer():
