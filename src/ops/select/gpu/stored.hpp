@@ -1,5 +1,5 @@
 // The types that rows to select from are stored in, and the kernels that have a file for each of
-// them, in types/.
+// them. In = void: rows with any options.
 #pragma once
 
 #include "onepass/status.hpp"
