@@ -9,6 +9,7 @@
 #include "core/cuda/dependent.cuh"
 #include "core/try.hpp"
 #include "ops/attention/gpu/backward/flash_of.hpp"
+#include "ops/attention/gpu/backward/gradient.cuh"
 #include "ops/attention/gpu/backward/rows.cuh"
 #include "ops/attention/gpu/flash/load_tiles.cuh"
 #include "runtime/launch.cuh"
@@ -113,33 +114,6 @@ __device__ inline void make_pair(float& score, float& d_weight, float unit,
   asm("min.NaN.f32 %0, %1, 0f00000000;" : "=f"(x) : "f"(fmaf(score, unit, -row.lse)));
   score = power_of_two(x);
   d_weight = score * (d_weight - row.mean);
-}
-
-// The part of a gradient that a thread has of one token: two neighbours of every eight columns from
-// `at` on, of which there are so many.
-template <int Size>
-__device__ inline void store_gradient(const Heads& gradient, std::int64_t at,
-                                      const float (&sums)[Size], int r, float by, int columns,
-                                      bool accumulate) {
-  const int own = 2 * static_cast<int>(threadIdx.x % 4);
-  with_type_for<float>(gradient.dtype, [&]<class Out>(Type<Out>) {
-    struct alignas(2 * sizeof(Out)) Pair {
-      Out low, high;
-    };
-    auto* to = static_cast<Out*>(gradient.data) + at + own;
-#pragma unroll
-    for (int i = 0; i < Size / 4; ++i) {
-      if (8 * i >= columns) break;
-      float low = sums[4 * i + 2 * r] * by, high = sums[4 * i + 2 * r + 1] * by;
-      auto& pair = *reinterpret_cast<Pair*>(to + 8 * i);
-      if (accumulate) {
-        const Pair before = pair;
-        low += load_as<float>(before.low);
-        high += load_as<float>(before.high);
-      }
-      pair = {store_as<Out>(low), store_as<Out>(high)};
-    }
-  });
 }
 
 template <int Size>
