@@ -6,6 +6,7 @@
 
 #include "ops/attention/cpu/backward_plan.hpp"
 #include "ops/attention/cpu/plan.hpp"
+#include "ops/attention/gpu/backward/hopper/plan.hpp"
 #include "ops/attention/gpu/backward/plan.hpp"
 #include "ops/attention/gpu/flash/plan.hpp"
 #include "ops/attention/gpu/hopper/plan.hpp"
@@ -29,7 +30,7 @@ using Launch =
                  gpu_select::LanesLaunch, gpu_select::SortLaunch, CpuAttentionLaunch,
                  CpuAttentionBackwardLaunch, gpu_attention::SimtLaunch, gpu_attention::FlashLaunch,
                  gpu_attention::HopperLaunch, gpu_attention::BackwardSimtLaunch,
-                 gpu_attention::BackwardFlashLaunch
+                 gpu_attention::BackwardFlashLaunch, gpu_attention::BackwardHopperLaunch
 #ifdef ONEPASS_HAS_WALK
                  ,
                  ops::softmax::WalkLaunch, ops::select::WalkLaunch, ops::attention::WalkLaunch

@@ -14,7 +14,9 @@ SHARED = {"cpu_split": "cpu_row", "gpu_cluster": "gpu_block", "gpu_grid": "gpu_b
 
 
 def name_of(path: pathlib.Path) -> str:
-    """backward_simt of gpu/backward_simt.cu and of gpu/backward/simt.cu"""
+    """backward_simt of gpu/backward_simt.cu, gpu/backward/simt.cu, gpu/backward/simt/simt.cu"""
+    if path.parent.name == path.stem and path.parent.parent.name in OPS:
+        return f"{path.parent.parent.name}_{path.stem}"
     return f"{path.parent.name}_{path.stem}" if path.parent.name in OPS else path.stem
 
 

@@ -40,8 +40,30 @@ __device__ inline void store(const CUtensorMap& map, const Place& to, const void
 }
 __device__ inline void commit_stores() { ptx::cp_async_bulk_commit_group(); }
 
+// Stores or adds float32 numbers, so many bytes from a multiple of 16 on.
+__device__ inline void store(float* to, const void* from, int bytes) {
+  ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, to, from, bytes);
+}
+__device__ inline void add(float* to, const float* from, int bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+      "r"(shared_address(from)), "r"(bytes)
+      : "memory");
+}
+
+// Orders what other blocks have written, and this thread has seen, before its copies.
+__device__ inline void publish_global() { ptx::fence_proxy_async(ptx::space_global); }
+
+// Waits until this thread's stores can be seen by all.
+__device__ inline void wait_written() { ptx::cp_async_bulk_wait_group(ptx::n32_t<0>{}); }
+
 // Waits until this thread's stores have read their sources.
 __device__ inline void wait_stores() { ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>{}); }
+
+// Initialises a barrier that so many arrivals open; one thread calls it.
+__device__ inline void open(Mbarrier& barrier, int arrivals) {
+  ptx::mbarrier_init(&barrier, arrivals);
+}
 
 __device__ inline void arrive(Mbarrier& barrier) {
   ptx::mbarrier_arrive(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &barrier);
@@ -68,8 +90,8 @@ struct Ring {
   __device__ void open(int readers) {
 #pragma unroll
     for (int i = 0; i < Stages; ++i) {
-      ptx::mbarrier_init(&full[i], 1);
-      ptx::mbarrier_init(&empty[i], readers);
+      tma::open(full[i], 1);
+      tma::open(empty[i], readers);
     }
   }
 

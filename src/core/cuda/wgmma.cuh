@@ -71,20 +71,31 @@ __device__ inline std::uint64_t operand(const void* data, int columns = 0) {
   ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "   \
   "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, " \
   "%126, %127"
-#define ONEPASS_SCORES_OF(type, n, places, a, b, add)                                       \
+// `across`: 1 if both operands are read across their rows.
+#define ONEPASS_SHARED_OF(type, n, places, a, b, add, across)                               \
   "{ .reg .pred p; setp.ne.b32 p, " add                                                     \
   ", 0;\n"                                                                                  \
   "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" places "}, " a ", " b \
-  ", p, 1, 1, 0, 0; }"
-#define ONEPASS_SCORES(size, n, places, registers, a, b, add)    \
-  if constexpr (Size == size && std::is_same_v<T, BF16>) {       \
-    asm volatile(ONEPASS_SCORES_OF("bf16", n, places, a, b, add) \
-                 : registers                                     \
-                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
-  } else if constexpr (Size == size) {                           \
-    asm volatile(ONEPASS_SCORES_OF("f16", n, places, a, b, add)  \
-                 : registers                                     \
-                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));     \
+  ", p, 1, 1, " across ", " across "; }"
+#define ONEPASS_SCORES(size, n, places, registers, a, b, add)         \
+  if constexpr (Size == size && std::is_same_v<T, BF16>) {            \
+    asm volatile(ONEPASS_SHARED_OF("bf16", n, places, a, b, add, "0") \
+                 : registers                                          \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));          \
+  } else if constexpr (Size == size) {                                \
+    asm volatile(ONEPASS_SHARED_OF("f16", n, places, a, b, add, "0")  \
+                 : registers                                          \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));          \
+  }
+#define ONEPASS_OUTER(size, n, places, registers, a, b, add)          \
+  if constexpr (Size == size && std::is_same_v<T, BF16>) {            \
+    asm volatile(ONEPASS_SHARED_OF("bf16", n, places, a, b, add, "1") \
+                 : registers                                          \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));          \
+  } else if constexpr (Size == size) {                                \
+    asm volatile(ONEPASS_SHARED_OF("f16", n, places, a, b, add, "1")  \
+                 : registers                                          \
+                 : "l"(left), "l"(right), "n"(Add ? 1 : 0));          \
   }
 #define ONEPASS_SUMS_OF(type, n, places, a, b)                                                \
   "{ .reg .pred p; setp.eq.b32 p, 0, 0;\n"                                                    \
@@ -124,6 +135,14 @@ __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::ui
   ONEPASS_SUMS(128, "256", ONEPASS_P128, ONEPASS_D128, "%128, %129, %130, %131", "%132");
 }
 
+// d = leftᵀ · right or d += leftᵀ · right: 16 rows of 64 columns by 16 rows of N columns, both in
+// shared memory.
+template <class T, bool Add, int Size>
+__device__ inline void outer(float (&d)[Size], std::uint64_t left, std::uint64_t right) {
+  static_assert(Size == 32, "no such size here yet");
+  ONEPASS_OUTER(32, "64", ONEPASS_P32, ONEPASS_D32, "%32", "%33", "%34");
+}
+
 #undef ONEPASS_D32
 #undef ONEPASS_P32
 #undef ONEPASS_D40
@@ -139,7 +158,8 @@ __device__ inline void sums(float (&d)[Size], const unsigned (&left)[4], std::ui
 #undef ONEPASS_D8
 #undef ONEPASS_SCORES
 #undef ONEPASS_SUMS
-#undef ONEPASS_SCORES_OF
+#undef ONEPASS_OUTER
+#undef ONEPASS_SHARED_OF
 #undef ONEPASS_SUMS_OF
 
 }  // namespace onepass::wgmma

@@ -55,8 +55,8 @@ __device__ inline void store_gradient(const Heads& gradient, std::int64_t at,
   });
 }
 
-// The same in the operands' 16 bits, to which nothing is added: four lanes write 64 bytes of a token
-// side by side. All lanes of a warp come here; no columns: a token that is not there.
+// The same in the operands' 16 bits, to which nothing is added: four lanes write 64 bytes of a
+// token side by side. All lanes of a warp come here; no columns: a token that is not there.
 template <class Stored, int Size>
 __device__ inline void store_rounded(const Heads& gradient, std::int64_t at,
                                      const float (&sums)[Size], int r, float by, int columns) {

@@ -23,8 +23,8 @@ __device__ inline float exponent_of(float lse) {
   return lse == -minus_infinity<float>() ? lse - lse : lse;
 }
 
-// Σ do · o of a query, by some lanes: each has its part. Where tokens begin at multiples of 16 bytes,
-// eight elements come by one load.
+// Σ do · o of a query, by some lanes: each has its part. Where tokens begin at multiples of 16
+// bytes, eight elements come by one load.
 template <class Stored>
 __device__ inline float dot_of(const AttentionBackwardArgs& a, std::int64_t o, std::int64_t d_o,
                                int lane, bool aligned) {
