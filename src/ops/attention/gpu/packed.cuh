@@ -44,6 +44,14 @@ struct PackedRows {
   __device__ int query(int row) const { return row / sharing; }
   __device__ int head(int row) const { return kv_head * sharing + row % sharing; }
 
+  // Where a row lies in q, o or a mask, and a key, outside pages, in k or v.
+  __device__ std::int64_t row_offset(const Heads& of, int row) const {
+    return of.offset(b, head(row), s.q_first + query(row));
+  }
+  __device__ std::int64_t token_offset(const Heads& of, int key) const {
+    return of.offset(b, kv_head, s.k_first + key);
+  }
+
   // Of a lane's two rows.
   __device__ Seen seen(int upper) const {
     const int q[2] = {query(upper), query(upper + 8)};
@@ -204,8 +212,7 @@ __device__ inline void store_row(const PackedRows& rows, int row, const float (&
   const AttentionArgs& a = rows.a;
   const auto lane = static_cast<int>(threadIdx.x % 4);
   const bool there = row < rows.count();
-  const std::int64_t at =
-      a.o.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)) + column;
+  const std::int64_t at = rows.row_offset(a.o, row) + column;
   if (!aligned || a.o.dtype != a.q.dtype) {
     constexpr int kCount = 8;
     static_assert(Size % (2 * kCount) == 0);
@@ -247,7 +254,7 @@ __device__ inline State<float> with_sink(const AttentionArgs& a, const State<flo
 __device__ inline void write_lse(const PackedRows& rows, int row, const State<float>& state) {
   const Heads& lse = rows.a.lse;
   if (!lse || row >= rows.count()) return;
-  const std::int64_t at = lse.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row));
+  const std::int64_t at = rows.row_offset(lse, row);
   if (lse.dtype == DType::f32) {
     static_cast<float*>(lse.data)[at] = logsumexp(state);
   } else {

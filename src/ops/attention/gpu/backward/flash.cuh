@@ -10,101 +10,10 @@
 #include "core/try.hpp"
 #include "ops/attention/gpu/backward/flash_of.hpp"
 #include "ops/attention/gpu/backward/gradient.cuh"
-#include "ops/attention/gpu/backward/rows.cuh"
-#include "ops/attention/gpu/flash/load_tiles.cuh"
+#include "ops/attention/gpu/backward/tiles.cuh"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention::backward {
-
-template <int Dim>
-struct Shape {
-  static constexpr int kDim = Dim;
-  static constexpr int kTile = gpu_attention::kBackwardTile;  // rows or keys
-  static constexpr int kThreads = gpu_attention::kBackwardThreads;
-  // Of dk and dv a block has so many columns: the registers hold no more.
-  static constexpr int kColumns = std::min(Dim, gpu_attention::kBackwardColumns);
-  static constexpr int kParts = Dim / kColumns;
-  // What is read next comes while what is here is multiplied, if shared memory has room.
-  static constexpr int kStages = gpu_attention::backward_stages(Dim);
-  static constexpr int kTileBytes = kTile * mma::Swizzled<Dim>::kRowBytes;
-  static_assert(2 * (1 + kStages) * kTileBytes + kStages * kTile * sizeof(BackwardRow) ==
-                gpu_attention::backward_shared_bytes(Dim));
-  static_assert(kTile == kThreads / 32 * 16, "a warp has 16 of a tile");
-};
-
-// Which tile a block has. Where sequences have lengths of their own, there may be more blocks than
-// tiles.
-struct Tiles {
-  Divisor parts, tiles, of_sequence;
-  bool ragged = false;
-};
-
-struct Place {
-  std::int64_t batch;
-  int kv_head, tile, part;
-};
-
-// `count` gives the tiles of a sequence.
-template <class Count>
-__device__ inline bool place_of(const AttentionArgs& a, const Tiles& tiles, int index, Place& out,
-                                Count count) {
-  out.part = index % tiles.parts;
-  index = index / tiles.parts;
-  out.kv_head = index / tiles.tiles;
-  index = index % tiles.tiles;
-  if (!tiles.ragged) {
-    out.batch = index / tiles.of_sequence;
-    out.tile = index % tiles.of_sequence;
-    return true;
-  }
-  for (out.batch = 0; out.batch < a.batch; ++out.batch) {
-    const int own = count(sequence_of(a, out.batch));
-    if (index < own) {
-      out.tile = index;
-      return true;
-    }
-    index -= own;
-  }
-  return false;
-}
-
-// Rows of q or of do, zeros past the last.
-template <class Stored, class Shape>
-__device__ inline void load_rows(unsigned tile, const PackedRows& rows, const Heads& operand,
-                                 int first) {
-  const auto* data = static_cast<const Stored*>(operand.data);
-  const int dim = rows.a.dim;
-  if (rows.sharing == 1) {
-    const Stored* own = data + operand.offset(rows.b, rows.kv_head, rows.s.q_first);
-    copy_piece<Stored, Shape::kDim, Shape::kTile, Shape::kThreads>(
-        tile, Tokens<Stored>(own, operand.token), first, rows.count(), dim);
-    return;
-  }
-  CopyLanes<Shape::kDim, Shape::kThreads>::template each<Shape::kTile>([&](int row, int chunk) {
-    const unsigned to = mma::Swizzled<Shape::kDim>::at(tile, row, chunk);
-    row += first;
-    const bool there = row < rows.count() && 8 * chunk < dim;
-    const std::int64_t token = rows.s.q_first + rows.query(row);
-    const std::int64_t at = there ? operand.offset(rows.b, rows.head(row), token) + 8 * chunk : 0;
-    mma::copy16(to, data + at, there);
-  });
-}
-
-template <class Stored, class Shape>
-__device__ inline void load_tokens(unsigned tile, const PackedRows& rows, const Heads& operand,
-                                   int first) {
-  copy_piece<Stored, Shape::kDim, Shape::kTile, Shape::kThreads>(
-      tile, Tokens<Stored>(rows, operand, 0), first, rows.sight.keys, rows.a.dim);
-}
-
-// A row's lse in powers of two and its mean gradient; a row past the last has no weight.
-__device__ inline BackwardRow facts_of(const AttentionBackwardArgs& a, const PackedRows& rows,
-                                       int row) {
-  if (row >= rows.count()) return {-minus_infinity<float>(), 0};
-  BackwardRow facts = backward_row(a, rows.b, rows.head(row), rows.s.q_first + rows.query(row));
-  facts.lse *= kLog2E;
-  return facts;
-}
 
 // One score and what do · v comes to become the weight and the gradient of z. No weight is above 1,
 // but z and lse are rounded.
@@ -133,40 +42,30 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   await_previous();
   begin_next();
   Place place{};
-  if (!place_of(a, tiles, static_cast<int>(blockIdx.x), place,
-                [](const Sequence& s) { return static_cast<int>((s.keys + kTile - 1) / kTile); })) {
+  if (!place_of<Shape>(a, tiles, place,
+                       [](const Sequence& s) { return static_cast<int>(s.keys); })) {
     return;
   }
   const PackedRows rows(a, sharing, place.batch, place.kv_head);
-  const int first_key = place.tile * kTile;
+  const int first_key = place.first;
   if (rows.sight.queries == 0 || first_key >= rows.sight.keys) return;
 
-  const unsigned k = shared_address(memory);
-  const unsigned v = k + Shape::kTileBytes;
-  const auto q_of = [&](int turn) {
-    return v + Shape::kTileBytes * (1 + turn % Shape::kStages * 2);
-  };
-  auto* const all_facts = reinterpret_cast<BackwardRow*>(
-      memory + static_cast<std::size_t>(2 + 2 * Shape::kStages) * Shape::kTileBytes);
+  const Memory<Shape> shared{memory};
   const auto thread = static_cast<int>(threadIdx.x);
   const auto load = [&](int tile, int turn) {
-    load_rows<Stored, Shape>(q_of(turn), rows, a.q, tile * kTile);
-    load_rows<Stored, Shape>(q_of(turn) + Shape::kTileBytes, rows, a.d_o, tile * kTile);
-    if (thread < kTile) {
-      all_facts[turn % Shape::kStages * kTile + thread] = facts_of(a, rows, tile * kTile + thread);
-    }
+    load_row_pair<Stored, Shape>(shared.passing(turn), rows, a.d_o, tile * kTile);
+    if (thread < kTile) shared.facts(turn)[thread] = facts_of(a, rows, tile * kTile + thread);
     mma::commit();
   };
 
   const QueryRange seeing = queries_seeing(rows.sight, first_key, kTile);
   const int begin = seeing.begin * sharing / kTile;
   const int end = (seeing.end * sharing + kTile - 1) / kTile;
-  load_tokens<Stored, Shape>(k, rows, a.k, first_key);
-  load_tokens<Stored, Shape>(v, rows, a.v, first_key);
+  load_key_pair<Stored, Shape>(shared.owned(), rows, first_key);
   if (begin < end) load(begin, 0);
 
   const int warp = thread / 32;
-  const unsigned own = static_cast<unsigned>(warp * 16 * mma::Swizzled<Shape::kDim>::kRowBytes);
+  const unsigned own = shared.owned() + static_cast<unsigned>(warp * 16 * Shape::kRowBytes);
   const unsigned columns = static_cast<unsigned>(place.part * Shape::kColumns * 2);
   const int upper = first_key + warp * 16 + thread % 32 / 4;  // of the lane's two keys
   const float unit = static_cast<float>(a.scale) * kLog2E;
@@ -179,16 +78,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     mma::wait<0>();
     __syncthreads();  // the tile is here, and no warp needs the one before
     if (Shape::kStages > 1 && tile + 1 < end) load(tile + 1, turn + 1);
-    const unsigned q = q_of(turn);
+    const unsigned q = shared.passing(turn);
     const unsigned d_o = q + Shape::kTileBytes;
     constexpr unsigned kNone[1][4] = {};
     float s[1][kTile / 2], d_s[1][kTile / 2];
     clear(s[0]);
     clear(d_s[0]);
-    mma::scores<Stored, Shape::kDim, 0>(s, kNone, k + own, q);
-    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, v + own, d_o);
+    mma::scores<Stored, Shape::kDim, 0>(s, kNone, own, q);
+    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, own + Shape::kTileBytes, d_o);
 
-    const BackwardRow* facts = all_facts + turn % Shape::kStages * kTile + thread % 4 * 2;
+    const BackwardRow* facts = shared.facts(turn) + thread % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kTile / 8; ++i) {
 #pragma unroll
@@ -240,7 +139,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     if (key >= rows.sight.keys) continue;
     const int first = place.part * Shape::kColumns;
     const auto store = [&](const Heads& gradient, const auto& sums, float by) {
-      const std::int64_t at = gradient.offset(rows.b, rows.kv_head, rows.s.k_first + key) + first;
+      const std::int64_t at = rows.token_offset(gradient, key) + first;
       store_gradient(gradient, at, sums, r, by, a.dim - first, a.accumulate);
     };
     store(a.d_k, d_k[0], static_cast<float>(a.scale));
@@ -258,33 +157,26 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
   await_previous();
   begin_next();
   Place place{};
-  if (!place_of(a, tiles, static_cast<int>(blockIdx.x), place, [&](const Sequence& s) {
-        return (static_cast<int>(s.queries) * sharing + kTile - 1) / kTile;
-      })) {
+  if (!place_of<Shape>(a, tiles, place,
+                       [&](const Sequence& s) { return static_cast<int>(s.queries) * sharing; })) {
     return;
   }
   const PackedRows rows(a, sharing, place.batch, place.kv_head);
-  const int first_row = place.tile * kTile;
+  const int first_row = place.first;
   if (first_row >= rows.count()) return;
 
-  const unsigned q = shared_address(memory);
-  const unsigned d_o = q + Shape::kTileBytes;
-  const auto k_of = [&](int turn) {
-    return d_o + Shape::kTileBytes * (1 + turn % Shape::kStages * 2);
-  };
+  const Memory<Shape> shared{memory};
   const auto load = [&](int tile, int turn) {
-    load_tokens<Stored, Shape>(k_of(turn), rows, a.k, tile * kTile);
-    load_tokens<Stored, Shape>(k_of(turn) + Shape::kTileBytes, rows, a.v, tile * kTile);
+    load_key_pair<Stored, Shape>(shared.passing(turn), rows, tile * kTile);
     mma::commit();
   };
   const KeyTiles keys = rows.key_tiles(first_row, kTile, kTile);
-  load_rows<Stored, Shape>(q, rows, a.q, first_row);
-  load_rows<Stored, Shape>(d_o, rows, a.d_o, first_row);
+  load_row_pair<Stored, Shape>(shared.owned(), rows, a.d_o, first_row);
   if (keys.begin < keys.end) load(keys.begin, 0);
 
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
-  const unsigned own = static_cast<unsigned>(warp * 16 * mma::Swizzled<Shape::kDim>::kRowBytes);
+  const unsigned own = shared.owned() + static_cast<unsigned>(warp * 16 * Shape::kRowBytes);
   const int upper = first_row + warp * 16 + thread % 32 / 4;  // of the lane's two rows
   const BackwardRow facts[2] = {facts_of(a, rows, upper), facts_of(a, rows, upper + 8)};
   const Seen seen = rows.seen(upper);
@@ -297,13 +189,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
     mma::wait<0>();
     __syncthreads();
     if (Shape::kStages > 1 && tile + 1 < keys.end) load(tile + 1, turn + 1);
-    const unsigned k = k_of(turn);
+    const unsigned k = shared.passing(turn);
     constexpr unsigned kNone[1][4] = {};
     float s[1][kTile / 2], d_s[1][kTile / 2];
     clear(s[0]);
     clear(d_s[0]);
-    mma::scores<Stored, Shape::kDim, 0>(s, kNone, q + own, k);
-    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, d_o + own, k + Shape::kTileBytes);
+    mma::scores<Stored, Shape::kDim, 0>(s, kNone, own, k);
+    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, own + Shape::kTileBytes, k + Shape::kTileBytes);
     const bool whole = keys.whole(tile);
     const int first = tile * kTile + thread % 4 * 2;
 #pragma unroll
@@ -326,8 +218,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
   for (int r = 0; r < 2; ++r) {
     const int row = upper + 8 * r;
     if (row >= rows.count()) continue;
-    const std::int64_t at = a.d_q.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row));
-    store_gradient(a.d_q, at, d_q[0], r, static_cast<float>(a.scale), a.dim, a.accumulate);
+    store_gradient(a.d_q, rows.row_offset(a.d_q, row), d_q[0], r, static_cast<float>(a.scale),
+                   a.dim, a.accumulate);
   }
 }
 

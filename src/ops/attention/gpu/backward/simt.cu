@@ -53,6 +53,20 @@ __device__ inline void load_tile(float* tile, const Heads& operand, int dim, int
   });
 }
 
+// As load_tile: of q or do the rows from `first` to before `end`, of k or v all from `first` on.
+template <int Count>
+__device__ inline void load_rows(float* tile, const PackedRows& rows, const Heads& operand, int dim,
+                                 int first, int end) {
+  load_tile<Count>(tile, operand, dim, end - first,
+                   [&](int i) { return rows.row_offset(operand, first + i); });
+}
+template <int Count>
+__device__ inline void load_keys(float* tile, const PackedRows& rows, const Heads& operand, int dim,
+                                 int first) {
+  load_tile<Count>(tile, operand, dim, rows.sight.keys - first,
+                   [&](int i) { return rows.token_offset(operand, first + i); });
+}
+
 // The product of the warp's own row and row `lane % Rows` of a tile. Where a tile has fewer rows
 // than a warp has lanes, several of them share one.
 template <int Rows>
@@ -109,6 +123,14 @@ __device__ inline void write_sums(const Heads& gradient, std::int64_t at, bool a
   });
 }
 
+// The kv head that a block's kWarps rows or keys belong to; `first` is the first of these.
+__device__ inline PackedRows rows_of_block(const AttentionArgs& a, const Divisor& sharing,
+                                           std::int64_t tiles, int& first) {
+  const std::int64_t index = blockIdx.x;
+  first = static_cast<int>(index % tiles) * kWarps;
+  return {a, sharing, index / tiles / a.kv_heads, static_cast<int>(index / tiles % a.kv_heads)};
+}
+
 // dq: a block has kWarps rows of a kv head, and the keys that one of them sees go by.
 template <int Columns>
 __global__ void __launch_bounds__(kWarps* kLanes)
@@ -117,10 +139,8 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   constexpr int kTile = gpu_attention::backward_simt_tile(Columns);
   extern __shared__ __align__(16) float memory[];
   await_previous();
-  const std::int64_t index = blockIdx.x;
-  const PackedRows rows(a, sharing, index / tiles / a.kv_heads,
-                        static_cast<int>(index / tiles % a.kv_heads));
-  const int first_row = static_cast<int>(index % tiles) * kWarps;
+  int first_row;
+  const PackedRows rows = rows_of_block(a, sharing, tiles, first_row);
   if (first_row >= rows.count()) return;
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
@@ -132,27 +152,16 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   float* v = row_at(k, kTile, a.dim);
   float* q = row_at(v, kTile, a.dim_v);
   float* d_o = row_at(q, kWarps, a.dim);
-  const auto load_rows = [&](float* tile, const Heads& operand, int dim) {
-    load_tile<kWarps>(tile, operand, dim, rows.count() - first_row, [&](int i) {
-      return operand.offset(rows.b, rows.head(first_row + i),
-                            rows.s.q_first + rows.query(first_row + i));
-    });
-  };
-  load_rows(q, a.q, a.dim);
-  load_rows(d_o, a.d_o, a.dim_v);
+  load_rows<kWarps>(q, rows, a.q, a.dim, first_row, rows.count());
+  load_rows<kWarps>(d_o, rows, a.d_o, a.dim_v, first_row, rows.count());
 
   float d_q[Columns] = {};
   const KeyTiles keys = rows.key_tiles(first_row, kWarps, kTile);
   for (int tile = keys.begin; tile < keys.end; ++tile) {
     const int first = tile * kTile;
-    const auto load_keys = [&](float* to, const Heads& operand, int dim) {
-      load_tile<kTile>(to, operand, dim, rows.sight.keys - first, [&](int i) {
-        return operand.offset(rows.b, rows.kv_head, rows.s.k_first + first + i);
-      });
-    };
     __syncthreads();
-    load_keys(k, a.k, a.dim);
-    load_keys(v, a.v, a.dim_v);
+    load_keys<kTile>(k, rows, a.k, a.dim, first);
+    load_keys<kTile>(v, rows, a.v, a.dim_v, first);
     __syncthreads();
     const float score = dot<kTile>(row_at(q, warp, a.dim), k, a.dim);
     const float d_weight = dot<kTile>(row_at(d_o, warp, a.dim_v), v, a.dim_v);
@@ -160,8 +169,7 @@ __global__ void __launch_bounds__(kWarps* kLanes)
     add_products<kTile>(d_q, live ? pair.d_score : 0.F, k, a.dim);
   }
   if (!live) return;
-  write_sums(a.d_q, a.d_q.offset(rows.b, rows.head(row), rows.s.q_first + rows.query(row)),
-             a.accumulate, d_q, a.dim);
+  write_sums(a.d_q, rows.row_offset(a.d_q, row), a.accumulate, d_q, a.dim);
 }
 
 // dk and dv: a block has kWarps keys of a kv head, and the rows that see one of them go by.
@@ -172,10 +180,8 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   constexpr int kTile = gpu_attention::backward_simt_tile(Columns);
   extern __shared__ __align__(16) float memory[];
   await_previous();
-  const std::int64_t index = blockIdx.x;
-  const PackedRows rows(a, sharing, index / tiles / a.kv_heads,
-                        static_cast<int>(index / tiles % a.kv_heads));
-  const int first_key = static_cast<int>(index % tiles) * kWarps;
+  int first_key;
+  const PackedRows rows = rows_of_block(a, sharing, tiles, first_key);
   if (rows.count() == 0 || first_key >= rows.sight.keys) return;
   const auto warp = static_cast<int>(threadIdx.x / kLanes);
   const auto lane = static_cast<int>(threadIdx.x % kLanes);
@@ -185,26 +191,16 @@ __global__ void __launch_bounds__(kWarps* kLanes)
   float* d_o = row_at(q, kTile, a.dim);
   float* k = row_at(d_o, kTile, a.dim_v);
   float* v = row_at(k, kWarps, a.dim);
-  const auto load_keys = [&](float* tile, const Heads& operand, int dim) {
-    load_tile<kWarps>(tile, operand, dim, rows.sight.keys - first_key, [&](int i) {
-      return operand.offset(rows.b, rows.kv_head, rows.s.k_first + first_key + i);
-    });
-  };
-  load_keys(k, a.k, a.dim);
-  load_keys(v, a.v, a.dim_v);
+  load_keys<kWarps>(k, rows, a.k, a.dim, first_key);
+  load_keys<kWarps>(v, rows, a.v, a.dim_v, first_key);
 
   float d_k[Columns] = {}, d_v[Columns] = {};
   const QueryRange seeing = queries_seeing(rows.sight, first_key, kWarps);
   const int end = seeing.end * sharing;
   for (int first = seeing.begin * sharing; first < end; first += kTile) {
-    const auto load_rows = [&](float* to, const Heads& operand, int dim) {
-      load_tile<kTile>(to, operand, dim, end - first, [&](int i) {
-        return operand.offset(rows.b, rows.head(first + i), rows.s.q_first + rows.query(first + i));
-      });
-    };
     __syncthreads();
-    load_rows(q, a.q, a.dim);
-    load_rows(d_o, a.d_o, a.dim_v);
+    load_rows<kTile>(q, rows, a.q, a.dim, first, end);
+    load_rows<kTile>(d_o, rows, a.d_o, a.dim_v, first, end);
     __syncthreads();
     const float score = dot<kTile>(row_at(k, warp, a.dim), q, a.dim);
     const float d_weight = dot<kTile>(row_at(v, warp, a.dim_v), d_o, a.dim_v);
@@ -218,9 +214,8 @@ __global__ void __launch_bounds__(kWarps* kLanes)
     add_products<kTile>(d_k, pair.d_score, q, a.dim);
   }
   if (key >= rows.sight.keys) return;
-  const std::int64_t token = rows.s.k_first + key;
-  write_sums(a.d_k, a.d_k.offset(rows.b, rows.kv_head, token), a.accumulate, d_k, a.dim);
-  write_sums(a.d_v, a.d_v.offset(rows.b, rows.kv_head, token), a.accumulate, d_v, a.dim_v);
+  write_sums(a.d_k, rows.token_offset(a.d_k, key), a.accumulate, d_k, a.dim);
+  write_sums(a.d_v, rows.token_offset(a.d_v, key), a.accumulate, d_v, a.dim_v);
 }
 
 template <int Columns>

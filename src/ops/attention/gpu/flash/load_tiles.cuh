@@ -151,8 +151,7 @@ __device__ inline void load_queries(unsigned tile, const PackedRows& rows, int f
   CopyLanes<Columns, Threads>::template each<Rows>([&](int row, int chunk) {
     row += first;
     const bool there = row < rows.count() && 8 * chunk < rows.a.dim;
-    const std::int64_t query = rows.s.q_first + rows.query(row);
-    const std::int64_t at = there ? operand.offset(rows.b, rows.head(row), query) + 8 * chunk : 0;
+    const std::int64_t at = there ? rows.row_offset(operand, row) + 8 * chunk : 0;
     fetch16(mma::Swizzled<Columns>::at(tile, row - first, chunk), q + at, there, aligned);
   });
 }
