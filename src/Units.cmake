@@ -32,6 +32,10 @@ onepass_unit(flash_64_96 ops/attention/gpu/flash/dim_64.cu ops/attention/gpu/fla
 onepass_unit(flash_128_192 ops/attention/gpu/flash/dim_128.cu ops/attention/gpu/flash/dim_192.cu)
 onepass_unit(backward_64_128
   ops/attention/gpu/backward/flash_64.cu ops/attention/gpu/backward/flash_128.cu)
+onepass_unit(backward_any_64_128
+  ops/attention/gpu/backward/flash_any_64.cu ops/attention/gpu/backward/flash_any_128.cu)
+onepass_unit(backward_any_256_512
+  ops/attention/gpu/backward/flash_any_256.cu ops/attention/gpu/backward/flash_any_512.cu)
 onepass_unit(hopper_backward
   ops/attention/gpu/backward/hopper/hopper.cu ops/attention/gpu/backward/hopper/dim_64.cu
   ops/attention/gpu/backward/hopper/dim_128.cu)

@@ -92,12 +92,13 @@ struct Training {
   Mask mask_of(Place place) {
     Mask mask = hides;
     if (there(additive)) mask.additive = place(additive);
+    if (there(boolean)) mask.boolean = place(boolean);
     if (there(length)) mask.lengths = place(length);
     return mask;
   }
 
   Values q, k, v, o, d_o, lse, d_q, d_k, d_v;
-  Values additive, length, sinks, q_offsets, kv_offsets, d_lse, d_sinks, d_additive;
+  Values additive, boolean, length, sinks, q_offsets, kv_offsets, d_lse, d_sinks, d_additive;
   Mask hides;  // by place alone
   double softcap = 0;
   bool accumulate = false;
@@ -139,9 +140,10 @@ class AttentionBackwardGpuTest : public testing::Test {
 
 TEST_F(AttentionBackwardGpuTest, RepeatsAreTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const std::string_view variant : {"gpu_simt", ""}) {
+    for (const std::string_view variant : {"gpu_simt", "gpu_flash", ""}) {
+      if (variant == "gpu_flash" && dtype == DType::f32) continue;
       Training first = everything({.queries = 200, .keys = 300}, dtype);
-      if (variant.empty()) first.softcap = 0;  // which tensor cores do not take
+      if (variant.empty()) first.softcap = 0;  // which gpu_hopper does not take
       first.run_forward();
       first.run_on_gpu(variant);
       Training other = first;
@@ -159,6 +161,11 @@ TEST_F(AttentionBackwardGpuTest, RepeatsAreTheSameBits) {
   }
 }
 
+// How far 16 bits take the gradients away.
+double step_of(DType dtype) {
+  return dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 2e-3 : 1e-2;
+}
+
 // Every number of columns per lane, and tiles of both sizes.
 TEST_F(AttentionBackwardGpuTest, GradientsAreThoseOfTheCpu) {
   for (const auto& [dim, dim_v] : {std::pair(64, 64), std::pair(24, 136), std::pair(256, 40),
@@ -170,9 +177,49 @@ TEST_F(AttentionBackwardGpuTest, GradientsAreThoseOfTheCpu) {
       Training found = expected;
       expected.run_on_cpu();
       found.run_on_gpu("gpu_simt");
-      const double step = dtype == DType::f32 ? 1e-4 : dtype == DType::f16 ? 2e-3 : 1e-2;
+      const double step = step_of(dtype);
       expect_gradients(found, expected, step, step);
       expect_near(found.d_sinks, expected.d_sinks, 1e-3, 1e-4, "d_sinks");
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Every dim that the tensor cores' kernels are compiled for, and some between.
+TEST_F(AttentionBackwardGpuTest, GradientsByTensorCoresAreThoseOfTheCpu) {
+  for (const int dim : {64, 72, 128, 200, 256, 264, 392, 512}) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      SCOPED_TRACE(testing::Message() << dim << " " << name(dtype));
+      Training expected = everything({.dim = dim, .dim_v = dim}, dtype);
+      expected.run_forward();
+      Training found = expected;
+      expected.run_on_cpu();
+      found.run_on_gpu("gpu_flash");
+      expect_gradients(found, expected, 4 * step_of(dtype), 4 * step_of(dtype));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Masks that hide keys of a batch, of a query or of a head, whole rows among them, and that have
+// strides of 0 everywhere else. The forms that padded batches have come first.
+TEST_F(AttentionBackwardGpuTest, ABooleanMaskOfAnyShapeHidesPairs) {
+  const std::vector<std::vector<std::int64_t>> shapes = {
+      {2, 1, 70, 90}, {2, 1, 1, 90}, {2, 4, 70, 90}, {70, 90}, {90}, {4, 1, 90}, {4, 70, 1}};
+  for (const auto& shape : shapes) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      SCOPED_TRACE(testing::PrintToString(shape) + std::string(name(dtype)));
+      Training expected({}, dtype);
+      expected.boolean = Values(DType::u8, shape);
+      Values& shown = expected.boolean;
+      for (std::int64_t i = 0; i < shown.size(); ++i) {
+        shown.set(i, i / 90 % 7 == 3 || i % 5 == 2 ? 0 : 1);
+      }
+      expected.run_forward();
+      Training found = expected;
+      expected.run_on_cpu();
+      found.run_on_gpu(dtype == DType::f32 ? "gpu_simt" : "gpu_flash");
+      expect_gradients(found, expected, 4 * step_of(dtype), 4 * step_of(dtype));
       if (HasFatalFailure()) return;
     }
   }
@@ -199,17 +246,20 @@ TEST_F(AttentionBackwardGpuTest, TheMasksGradientIsThatOfTheCpu) {
   const std::vector<std::vector<std::int64_t>> shapes = {
       {2, 4, 20, 33}, {20, 33}, {4, 1, 33}, {2, 1, 1, 33}, {4, 20, 1}, {1, 1}, {2, 1, 20, 1}};
   for (const auto& shape : shapes) {
-    SCOPED_TRACE(testing::PrintToString(shape));
-    Training expected = everything({.queries = 20, .keys = 33});
-    expected.additive = random(DType::f32, shape, 7);
-    expected.d_additive = Values(DType::f64, shape);
-    expected.run_forward();
-    Training found = expected;
-    expected.run_on_cpu();
-    found.run_on_gpu("");
-    expect_near(found.d_additive, expected.d_additive, 1e-3, 1e-4, "d_additive");
-    expect_gradients(found, expected, 1e-4, 1e-4);
-    if (HasFatalFailure()) return;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(testing::PrintToString(shape) + std::string(name(dtype)));
+      Training expected = everything({.queries = 20, .keys = 33}, dtype);
+      expected.additive = random(DType::f32, shape, 7);
+      expected.d_additive = Values(DType::f64, shape);
+      expected.run_forward();
+      Training found = expected;
+      expected.run_on_cpu();
+      found.run_on_gpu("");
+      expect_near(found.d_additive, expected.d_additive, 1e-3, 1e-4, "d_additive");
+      const double step = dtype == DType::f32 ? 1e-4 : 4e-2;
+      expect_gradients(found, expected, step, step);
+      if (HasFatalFailure()) return;
+    }
   }
 }
 

@@ -3,17 +3,23 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <tuple>
 
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
+#include "ops/attention/check_backward.hpp"
 #include "ops/attention/gpu/backward/plan.hpp"
 #include "tests/support/attention.hpp"
 
 namespace onepass {
 namespace {
 
+using gpu_attention::backward_flash;
 using gpu_attention::backward_simt;
+using gpu_attention::BackwardFlashLaunch;
 using gpu_attention::BackwardSimtLaunch;
+using gpu_attention::refuse_backward_flash;
 using gpu_attention::refuse_backward_simt;
 
 Problem backward_problem(std::int64_t batch, std::int64_t heads, std::int64_t kv_heads,
@@ -114,6 +120,98 @@ TEST(AttentionBackwardLaunchTest, SimtSaysWhatItDoesNotTake) {
   small.gpu.block_shared = 64 << 10;
   EXPECT_EQ(no(backward_problem(1, 2, 2, 64, 64, 512), small),
             "it needs 99072 bytes of shared memory per block");
+}
+
+// What z has besides q·k·scale, which the usual kernels are compiled without.
+constexpr bool AttentionFacts::*kOptions[] = {&AttentionFacts::softcap, &AttentionFacts::alibi,
+                                              &AttentionFacts::additive, &AttentionFacts::boolean};
+
+TEST(AttentionBackwardLaunchTest, FlashTakesEveryOptionOnEveryMachine) {
+  for (const std::string_view name : {"h200", "a100", "rtx-4090"}) {
+    const Machine& m = *find_machine(name);
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      for (const int dim : {8, 64, 72, 128}) {
+        for (const auto option : kOptions) {
+          Problem p = backward_problem(2, 4, 2, 100, 50, dim, dtype);
+          EXPECT_FALSE(backward_flash(p, m).general);
+          p.attention.*option = true;
+          EXPECT_EQ(refuse_backward_flash(p, m), "") << name << " " << dim;
+          EXPECT_TRUE(backward_flash(p, m).general);
+          EXPECT_EQ(choose(p, m).variant(), "gpu_flash");
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionBackwardLaunchTest, WhatHidesByPlaceKeepsTheUsualKernels) {
+  Problem p = backward_problem(2, 4, 2, 100, 50, 128, DType::bf16);
+  const BackwardFlashLaunch plain = backward_flash(p, h200());
+  EXPECT_EQ(plain.query_blocks, 4 * 2 * 2);
+  EXPECT_EQ(plain.key_blocks, 1 * 2 * 2);
+  EXPECT_EQ(plain.shared_bytes, (6U * 64 * 128 * 2) + (2U * 64 * 8));
+  AttentionFacts& a = p.attention;
+  a.causal = a.lengths = a.sinks = a.d_lse = a.d_sinks = a.accumulates = true;
+  a.window_left = 9;
+  EXPECT_EQ(backward_flash(p, h200()), plain);
+}
+
+// The registers hold 128 columns of dk and dv, and 256 of dq.
+TEST(AttentionBackwardLaunchTest, SeveralBlocksSumWideGradients) {
+  for (const auto& [dim, query_parts, key_parts] :
+       {std::tuple(128, 1, 1), std::tuple(136, 1, 2), std::tuple(256, 1, 2), std::tuple(264, 2, 3),
+        std::tuple(384, 2, 3), std::tuple(392, 2, 4), std::tuple(512, 2, 4)}) {
+    const Problem p = backward_problem(2, 4, 2, 100, 50, dim, DType::bf16);
+    const BackwardFlashLaunch launch = backward_flash(p, h200());
+    EXPECT_EQ(launch.query_blocks, 4 * 2 * 2 * query_parts) << dim;
+    EXPECT_EQ(launch.key_blocks, 1 * 2 * 2 * key_parts) << dim;
+    EXPECT_EQ(launch.general, dim > 256);
+  }
+}
+
+TEST(AttentionBackwardLaunchTest, WideTilesNeedTheSharedMemoryOfALargeSm) {
+  const Problem p = backward_problem(1, 2, 2, 64, 64, 512, DType::f16);
+  for (const std::string_view name : {"h200", "a100"}) {
+    EXPECT_EQ(refuse_backward_flash(p, *find_machine(name)), "") << name;
+    EXPECT_EQ(choose(p, *find_machine(name)).variant(), "gpu_flash");
+  }
+  const Machine& small = *find_machine("rtx-4090");
+  EXPECT_EQ(refuse_backward_flash(p, small), "it needs 164096 bytes of shared memory per block");
+  EXPECT_EQ(choose(p, small).variant(), "gpu_simt");
+}
+
+TEST(AttentionBackwardLaunchTest, FlashSaysWhatItDoesNotTake) {
+  const Problem usual = backward_problem(1, 2, 2, 64, 64, 64, DType::bf16);
+  EXPECT_EQ(refuse_backward_flash(usual, h200()), "");
+  Problem p = usual;
+  p.in = DType::f32;
+  EXPECT_EQ(refuse_backward_flash(p, h200()), "it takes f16 and bf16");
+  p = usual;
+  p.mixed_inputs = true;
+  EXPECT_EQ(refuse_backward_flash(p, h200()), "d_o has the dtype of q");
+  p = usual;
+  p.attention.aligned = false;
+  EXPECT_EQ(refuse_backward_flash(p, h200()), "tokens begin at multiples of 16 bytes");
+  p = usual;
+  p.attention.dim_v = 128;
+  EXPECT_EQ(refuse_backward_flash(p, h200()), "its values have the dim of its keys");
+}
+
+// No tile of o goes to tensor cores.
+TEST(AttentionBackwardLaunchTest, OMayHaveAnotherDtype) {
+  AttentionBackwardArgs args;
+  for (Heads* t : {&args.q, &args.k, &args.v, &args.d_o, &args.d_q}) t->dtype = DType::bf16;
+  args.o.dtype = DType::f32;
+  EXPECT_FALSE(describe(args, false).mixed_inputs);
+  args.d_o.dtype = DType::f32;
+  EXPECT_TRUE(describe(args, false).mixed_inputs);
+}
+
+TEST(AttentionBackwardLaunchTest, APlanNamesTheGeneralKernels) {
+  Problem p = backward_problem(1, 2, 2, 64, 32, 64, DType::bf16);
+  EXPECT_EQ(backward_flash(p, h200()).plan().details, "dq=2 dk=2 dim=64 shared=50176");
+  p.attention.boolean = true;
+  EXPECT_EQ(backward_flash(p, h200()).plan().details, "dq=2 dk=2 dim=64 shared=51200 general");
 }
 
 TEST(AttentionBackwardLaunchTest, APlanNamesItsBlocks) {

@@ -19,15 +19,16 @@ class Cap {
 
   __device__ bool any() const { return cap_ != 0; }
 
-  // tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or inf; near 0, where that
-  // would lose digits, t − t³ / 3.
-  __device__ float capped(float s) const {
+  // tanh(s · scale / cap). tanh(t) = 1 − 2 / (e^2t + 1), which is ±1 where the exponential is 0 or
+  // inf; near 0, where that would lose digits, t − t³ / 3.
+  __device__ float tanh(float s) const {
     const float t = s * rate_;
     float inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power_of_two(t * (2 * kLog2E)) + 1));
-    const float tanh = fabsf(t) < 0.05F ? fmaf(t * t * t, -1.F / 3, t) : fmaf(-2, inverse, 1);
-    return cap_ * tanh;
+    return fabsf(t) < 0.05F ? fmaf(t * t * t, -1.F / 3, t) : fmaf(-2, inverse, 1);
   }
+  __device__ float of_tanh(float tanh) const { return cap_ * tanh; }
+  __device__ float capped(float s) const { return of_tanh(tanh(s)); }
   __device__ float scaled(float s) const { return s * scale_; }
   __device__ float operator()(float s) const { return any() ? capped(s) : scaled(s); }
 

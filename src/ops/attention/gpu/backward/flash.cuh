@@ -1,4 +1,5 @@
-// The kernels of flash.cu for tiles of one dim: dk and dv by tiles of keys, dq by tiles of rows.
+// The kernels of flash.cu for tiles of one dim: dk and dv by tiles of keys, dq by tiles of rows. Of
+// wide ones a block sums some columns alone.
 //
 // Both make the weights again, p = exp(z − lse), and dz = p · (do · v − D). The accumulators of a
 // warp's products are the left operands of its next ones, so that neither scores nor their
@@ -10,18 +11,15 @@
 #include "core/try.hpp"
 #include "ops/attention/gpu/backward/flash_of.hpp"
 #include "ops/attention/gpu/backward/gradient.cuh"
-#include "ops/attention/gpu/backward/tiles.cuh"
+#include "ops/attention/gpu/backward/options.cuh"
 #include "runtime/launch.cuh"
 
 namespace onepass::ops::attention::backward {
 
-// One score and what do · v comes to become the weight and the gradient of z. No weight is above 1,
-// but z and lse are rounded.
+// One score and what do · v comes to become the weight and the gradient of z.
 __device__ inline void make_pair(float& score, float& d_weight, float unit,
                                  const BackwardRow& row) {
-  float x;
-  asm("min.NaN.f32 %0, %1, 0f00000000;" : "=f"(x) : "f"(fmaf(score, unit, -row.lse)));
-  score = power_of_two(x);
+  score = power_of_score(score, unit, row);
   d_weight = score * (d_weight - row.mean);
 }
 
@@ -31,6 +29,31 @@ __device__ inline void clear(float (&sums)[Size]) {
   for (float& x : sums) x = 0;
 }
 
+// The products of a warp's 16 owned rows or keys with those that pass: scores, and do · v.
+template <class Stored, class Shape, int Size>
+__device__ inline void multiply(const AttentionArgs& a, unsigned own, unsigned passing,
+                                float (&s)[1][Size], float (&d_s)[1][Size]) {
+  constexpr unsigned kNone[1][4] = {};
+  clear(s[0]);
+  clear(d_s[0]);
+  as_stored<Stored>(a, [&]<class As>(Type<As>) {
+    mma::scores<As, Shape::kDim, 0>(s, kNone, own, passing);
+    mma::scores<As, Shape::kDim, 0>(d_s, kNone, own + Shape::kTileBytes,
+                                    passing + Shape::kPassingBytes);
+  });
+}
+
+// sums += s · the rows or keys that pass, from their column at `passing` on.
+template <class Stored, class Shape, int Size, int Columns>
+__device__ inline void add_to(float (&sums)[1][Columns], const AttentionArgs& a,
+                              const float (&s)[1][Size], unsigned passing) {
+  as_stored<Stored>(a, [&]<class As>(Type<As>) {
+    unsigned left[1][Size / 8][4];
+    narrow_weights<As>(s[0], left[0]);
+    mma::sums<As, 2 * Columns, Shape::kDim>(sums, left, passing);
+  });
+}
+
 // A block has a tile of keys, a warp 16 of them, and all rows of their head that see one go by.
 // Scores are transposed: keys are the rows of the products.
 template <class Stored, class Shape>
@@ -38,7 +61,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     backward_keys(const __grid_constant__ AttentionBackwardArgs a, const Divisor sharing,
                   const Tiles tiles) {
   extern __shared__ __align__(128) std::byte memory[];
-  constexpr int kTile = Shape::kTile;
+  constexpr int kTile = Shape::kTile, kPassing = Shape::kPassing;
   await_previous();
   begin_next();
   Place place{};
@@ -50,18 +73,20 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   const int first_key = place.first;
   if (rows.sight.queries == 0 || first_key >= rows.sight.keys) return;
 
-  const Memory<Shape> shared{memory};
+  const Memory<Stored, Shape> shared{memory};
   const auto thread = static_cast<int>(threadIdx.x);
   const auto load = [&](int tile, int turn) {
-    load_row_pair<Stored, Shape>(shared.passing(turn), rows, a.d_o, tile * kTile);
-    if (thread < kTile) shared.facts(turn)[thread] = facts_of(a, rows, tile * kTile + thread);
+    load_row_pair<Stored, Shape, kPassing>(shared.passing(turn), rows, a.d_o, tile * kPassing);
+    if (thread < kPassing) {
+      shared.facts(turn)[thread] = facts_of<Stored>(a, rows, tile * kPassing + thread);
+    }
     mma::commit();
   };
 
   const QueryRange seeing = queries_seeing(rows.sight, first_key, kTile);
-  const int begin = seeing.begin * sharing / kTile;
-  const int end = (seeing.end * sharing + kTile - 1) / kTile;
-  load_key_pair<Stored, Shape>(shared.owned(), rows, first_key);
+  const int begin = seeing.begin * sharing / kPassing;
+  const int end = (seeing.end * sharing + kPassing - 1) / kPassing;
+  load_key_pair<Stored, Shape, kTile>(shared.owned(), rows, first_key);
   if (begin < end) load(begin, 0);
 
   const int warp = thread / 32;
@@ -79,35 +104,28 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     __syncthreads();  // the tile is here, and no warp needs the one before
     if (Shape::kStages > 1 && tile + 1 < end) load(tile + 1, turn + 1);
     const unsigned q = shared.passing(turn);
-    const unsigned d_o = q + Shape::kTileBytes;
-    constexpr unsigned kNone[1][4] = {};
-    float s[1][kTile / 2], d_s[1][kTile / 2];
-    clear(s[0]);
-    clear(d_s[0]);
-    mma::scores<Stored, Shape::kDim, 0>(s, kNone, own, q);
-    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, own + Shape::kTileBytes, d_o);
+    const unsigned d_o = q + Shape::kPassingBytes;
+    float s[1][kPassing / 2], d_s[1][kPassing / 2];
+    multiply<Stored, Shape>(a, own, q, s, d_s);
 
-    const BackwardRow* facts = shared.facts(turn) + thread % 4 * 2;
+    const int first_row = tile * kPassing;
+    const LanePlaces<true> places{first_row + thread % 4 * 2, upper};
+    const Facts<Stored>* facts = shared.facts(turn) + thread % 4 * 2;
+    const auto facts_at = [&](int i) { return facts[places.across(i)]; };
+    if constexpr (kGeneral<Stored>) {
+      make_pairs(s[0], d_s[0], rows, places, facts_at);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kTile / 8; ++i) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const BackwardRow row = facts[8 * i + e];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          make_pair(s[0][4 * i + 2 * r + e], d_s[0][4 * i + 2 * r + e], unit, row);
-        }
-      }
+      for (int i = 0; i < kPassing / 2; ++i) make_pair(s[0][i], d_s[0][i], unit, facts_at(i));
     }
-    const int first_row = tile * kTile;
     const int first_query = rows.query(first_row);
     const bool whole =
-        first_row + kTile <= rows.count() &&
-        of_rows(rows.sight, first_query, rows.query(first_row + kTile - 1) - first_query + 1)
+        first_row + kPassing <= rows.count() &&
+        of_rows(rows.sight, first_query, rows.query(first_row + kPassing - 1) - first_query + 1)
             .by_all(first_key, kTile);
     if (!whole) {
 #pragma unroll
-      for (int i = 0; i < kTile / 8; ++i) {
+      for (int i = 0; i < kPassing / 8; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int row = first_row + 8 * i + thread % 4 * 2 + e;
@@ -122,11 +140,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
         }
       }
     }
-    unsigned left[1][kTile / 16][4];
-    narrow_weights<Stored>(s[0], left[0]);
-    mma::sums<Stored, Shape::kColumns, Shape::kDim>(d_v, left, d_o + columns);
-    narrow_weights<Stored>(d_s[0], left[0]);
-    mma::sums<Stored, Shape::kColumns, Shape::kDim>(d_k, left, q + columns);
+    add_to<Stored, Shape>(d_v, a, s, d_o + columns);
+    add_to<Stored, Shape>(d_k, a, d_s, q + columns);
     if (Shape::kStages == 1 && tile + 1 < end) {
       __syncthreads();
       load(tile + 1, turn + 1);
@@ -153,7 +168,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
     backward_rows(const __grid_constant__ AttentionBackwardArgs a, const Divisor sharing,
                   const Tiles tiles) {
   extern __shared__ __align__(128) std::byte memory[];
-  constexpr int kTile = Shape::kTile;
+  constexpr int kTile = Shape::kTile, kPassing = Shape::kPassing;
   await_previous();
   begin_next();
   Place place{};
@@ -165,23 +180,25 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
   const int first_row = place.first;
   if (first_row >= rows.count()) return;
 
-  const Memory<Shape> shared{memory};
+  const Memory<Stored, Shape> shared{memory};
   const auto load = [&](int tile, int turn) {
-    load_key_pair<Stored, Shape>(shared.passing(turn), rows, tile * kTile);
+    load_key_pair<Stored, Shape, kPassing>(shared.passing(turn), rows, tile * kPassing);
     mma::commit();
   };
-  const KeyTiles keys = rows.key_tiles(first_row, kTile, kTile);
-  load_row_pair<Stored, Shape>(shared.owned(), rows, a.d_o, first_row);
+  const KeyTiles keys = rows.key_tiles(first_row, kTile, kPassing);
+  load_row_pair<Stored, Shape, kTile>(shared.owned(), rows, a.d_o, first_row);
   if (keys.begin < keys.end) load(keys.begin, 0);
 
   const auto thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   const unsigned own = shared.owned() + static_cast<unsigned>(warp * 16 * Shape::kRowBytes);
   const int upper = first_row + warp * 16 + thread % 32 / 4;  // of the lane's two rows
-  const BackwardRow facts[2] = {facts_of(a, rows, upper), facts_of(a, rows, upper + 8)};
+  const Facts<Stored> facts[2] = {facts_of<Stored>(a, rows, upper),
+                                  facts_of<Stored>(a, rows, upper + 8)};
   const Seen seen = rows.seen(upper);
   const float unit = static_cast<float>(a.scale) * kLog2E;
-  float d_q[1][Shape::kDim / 2];
+  const int column = Shape::kQueryColumns < Shape::kDim ? place.part * Shape::kQueryColumns : 0;
+  float d_q[1][Shape::kQueryColumns / 2];
   clear(d_q[0]);
 #pragma unroll 1
   for (int tile = keys.begin; tile < keys.end; ++tile) {
@@ -190,24 +207,21 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
     __syncthreads();
     if (Shape::kStages > 1 && tile + 1 < keys.end) load(tile + 1, turn + 1);
     const unsigned k = shared.passing(turn);
-    constexpr unsigned kNone[1][4] = {};
-    float s[1][kTile / 2], d_s[1][kTile / 2];
-    clear(s[0]);
-    clear(d_s[0]);
-    mma::scores<Stored, Shape::kDim, 0>(s, kNone, own, k);
-    mma::scores<Stored, Shape::kDim, 0>(d_s, kNone, own + Shape::kTileBytes, k + Shape::kTileBytes);
+    float s[1][kPassing / 2], d_s[1][kPassing / 2];
+    multiply<Stored, Shape>(a, own, k, s, d_s);
     const bool whole = keys.whole(tile);
-    const int first = tile * kTile + thread % 4 * 2;
+    const LanePlaces<false> places{upper, tile * kPassing + thread % 4 * 2};
+    if constexpr (kGeneral<Stored>) {
+      make_pairs(s[0], d_s[0], rows, places, [&](int i) { return facts[i / 2 % 2]; });
+    }
 #pragma unroll
-    for (int i = 0; i < kTile / 2; ++i) {
+    for (int i = 0; i < kPassing / 2; ++i) {
       const int r = i / 2 % 2;
-      make_pair(s[0][i], d_s[0][i], unit, facts[r]);
-      const int key = first + i / 4 * 8 + i % 2;
+      if constexpr (!kGeneral<Stored>) make_pair(s[0][i], d_s[0][i], unit, facts[r]);
+      const int key = places.key_of(i);
       if (!whole && (key < seen.begin[r] || key >= seen.end[r])) d_s[0][i] = 0;
     }
-    unsigned left[1][kTile / 16][4];
-    narrow_weights<Stored>(d_s[0], left[0]);
-    mma::sums<Stored, Shape::kDim, Shape::kDim>(d_q, left, k);
+    add_to<Stored, Shape>(d_q, a, d_s, k + static_cast<unsigned>(2 * column));
     if (Shape::kStages == 1 && tile + 1 < keys.end) {
       __syncthreads();
       load(tile + 1, turn + 1);
@@ -218,8 +232,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kDim > 128 ? 1 : 2)
   for (int r = 0; r < 2; ++r) {
     const int row = upper + 8 * r;
     if (row >= rows.count()) continue;
-    store_gradient(a.d_q, rows.row_offset(a.d_q, row), d_q[0], r, static_cast<float>(a.scale),
-                   a.dim, a.accumulate);
+    store_gradient(a.d_q, rows.row_offset(a.d_q, row) + column, d_q[0], r,
+                   static_cast<float>(a.scale), a.dim - column, a.accumulate);
   }
 }
 
@@ -228,8 +242,9 @@ Status launch_tiles(const AttentionBackwardArgs& a,
                     const gpu_attention::BackwardFlashLaunch& planned) {
   using Shape = backward::Shape<Dim>;
   const Divisor sharing = sharing_of(a);
-  const auto run = [&](auto* kernel, int own, std::int64_t blocks, bool ragged, int parts) {
+  const auto run = [&](auto* kernel, int own, std::int64_t blocks, bool ragged, int columns) {
     if (blocks == 0) return Status{};
+    const auto parts = static_cast<int>(ceil_div(a.dim, columns));
     const auto batch = static_cast<int>(a.batch);
     const int tiles = ragged ? own + batch : own * batch;
     return launch({.queue = a.queue,
@@ -243,14 +258,20 @@ Status launch_tiles(const AttentionBackwardArgs& a,
     return static_cast<int>((count + Shape::kTile - 1) / Shape::kTile);
   };
   ONEPASS_TRY(run(backward_keys<Stored, Shape>, tiles_of(a.keys), planned.key_blocks,
-                  static_cast<bool>(a.kv_offsets), Shape::kParts));
+                  static_cast<bool>(a.kv_offsets), Shape::kColumns));
   return run(backward_rows<Stored, Shape>, tiles_of(a.queries * static_cast<int>(sharing)),
-             planned.query_blocks, static_cast<bool>(a.q_offsets), 1);
+             planned.query_blocks, static_cast<bool>(a.q_offsets), Shape::kQueryColumns);
 }
 
 }  // namespace onepass::ops::attention::backward
 
 namespace onepass::ops::attention {
+
+template <int Dim>
+Status gpu_backward_flash_any_of(const AttentionBackwardArgs& a,
+                                 const gpu_attention::BackwardFlashLaunch& planned) {
+  return backward::launch_tiles<Either16, Dim>(a, planned);
+}
 
 template <int Dim>
 Status gpu_backward_flash_of(const AttentionBackwardArgs& a,

@@ -1,4 +1,4 @@
-// The launches of gpu_flash's backward, compiled in a file per dim.
+// The launches of gpu_flash's backward, compiled in two files per dim.
 #pragma once
 
 #include "onepass/status.hpp"
@@ -10,5 +10,10 @@ namespace onepass::ops::attention {
 template <int Dim>
 Status gpu_backward_flash_of(const AttentionBackwardArgs& args,
                              const gpu_attention::BackwardFlashLaunch& launch);
+
+// With every option, by kernels of either dtype.
+template <int Dim>
+Status gpu_backward_flash_any_of(const AttentionBackwardArgs& args,
+                                 const gpu_attention::BackwardFlashLaunch& launch);
 
 }  // namespace onepass::ops::attention

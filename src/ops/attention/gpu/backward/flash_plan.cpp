@@ -14,13 +14,15 @@ std::int64_t tiles_of(std::int64_t count, bool ragged, std::int64_t batch) {
 BackwardFlashLaunch backward_flash(const Problem& p, const Machine&) {
   const AttentionFacts& a = p.attention;
   BackwardFlashLaunch launch{.threads = kBackwardThreads};
-  launch.dim = a.dim <= 64 ? 64 : a.dim <= 128 ? 128 : 256;
-  const int parts = ceil_div(launch.dim, kBackwardColumns);
-  if (a.queries > 0) {
-    launch.query_blocks = a.kv_heads * tiles_of(a.queries * a.group(), a.q_offsets, a.batch);
-  }
-  if (a.keys > 0) launch.key_blocks = a.kv_heads * parts * tiles_of(a.keys, a.kv_offsets, a.batch);
-  launch.shared_bytes = backward_shared_bytes(launch.dim);
+  launch.dim = a.dim <= 64 ? 64 : a.dim <= 128 ? 128 : a.dim <= 256 ? 256 : 512;
+  launch.general = a.softcap || a.alibi || a.additive || a.boolean || a.dim > 256;
+  const auto blocks = [&](std::int64_t count, bool ragged, int columns) {
+    if (count == 0) return std::int64_t{0};
+    return a.kv_heads * ceil_div(a.dim, columns) * tiles_of(count, ragged, a.batch);
+  };
+  launch.query_blocks = blocks(a.queries * a.group(), a.q_offsets, kBackwardQueryColumns);
+  launch.key_blocks = blocks(a.keys, a.kv_offsets, kBackwardColumns);
+  launch.shared_bytes = backward_shared_bytes(launch.dim, launch.general);
   launch.scratch_bytes = backward_scratch_bytes(a);
   return launch;
 }
@@ -28,11 +30,8 @@ BackwardFlashLaunch backward_flash(const Problem& p, const Machine&) {
 std::string refuse_backward_flash(const Problem& p, const Machine& m) {
   if (std::string no = refuse_tensor_cores(p, m); !no.empty()) return no;
   const AttentionFacts& a = p.attention;
-  if (a.dim > 256) return "it takes dims up to 256";
-  if (a.softcap || a.alibi || a.additive || a.boolean) {
-    return "it hides keys by their place alone, without softcap, ALiBi or a mask in memory";
-  }
-  if (p.mixed_inputs) return "o and d_o have the dtype of q";
+  // Rounding it to q's dtype would cost more digits than docs/numerics.md allows.
+  if (p.mixed_inputs) return "d_o has the dtype of q";
   if (!a.aligned) return "tokens begin at multiples of 16 bytes";
   const BackwardFlashLaunch launch = backward_flash(p, m);
   return refuse_size(a, sizes_of(launch), m);

@@ -18,7 +18,7 @@ Plan BackwardFlashLaunch::plan() const {
   return {.threads = threads,
           .blocks = query_blocks + key_blocks,
           .details = text_of("dq=", query_blocks, " dk=", key_blocks, " dim=", dim,
-                             " shared=", shared_bytes)};
+                             " shared=", shared_bytes, word(" general", general))};
 }
 
 // With offsets every sequence has as many blocks as if it had all tokens: those past its own return

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "core/machine.hpp"
@@ -33,6 +34,7 @@ struct BackwardSimtLaunch {
 // Tiles of rows for dq, tiles of keys for dk and dv. `dim` is what the kernels are compiled for.
 struct BackwardFlashLaunch {
   int dim = 0;
+  bool general = false;  // by the kernels that take every option, of either dtype
   std::int64_t query_blocks = 0, key_blocks = 0;
   int threads = 0;
   std::size_t shared_bytes = 0;
@@ -58,19 +60,27 @@ std::string refuse_backward_simt(const Problem& p, const Machine& m);
 
 // ---- flash: tiles of rows against tiles of keys -------------------------------------------------
 
-inline constexpr int kBackwardTile = 64;  // rows or keys
+inline constexpr int kBackwardTile = 64;  // rows or keys that a block owns
 inline constexpr int kBackwardThreads = 128;
-inline constexpr int kBackwardColumns = 128;  // of dk and of dv that a block sums
+// What a block sums: columns of dk and of dv, or of dq. The registers hold no more.
+inline constexpr int kBackwardColumns = 128, kBackwardQueryColumns = 256;
+
+// Rows or keys that go by together. Fewer of wide ones, so that a block fits the 163 KB of sm_80.
+constexpr int backward_passing(int dim) { return dim > 256 ? 16 : kBackwardTile; }
 
 // Tiles that are here or on their way, of each of the two operands that go by.
 constexpr int backward_stages(int dim) { return dim > 128 ? 1 : 2; }
 
-// What stays and what goes by, two tiles each, and with what goes by two floats per row.
-constexpr std::size_t backward_shared_bytes(int dim) {
-  const int stages = backward_stages(dim);
-  const int tile = kBackwardTile * round_up(dim, 64) * 2;
-  return static_cast<std::size_t>(2 * (1 + stages) * tile) +
-         stages * kBackwardTile * kBackwardRowBytes;
+// What the kernels know of a row that goes by: two floats, and for every option a slope and a key.
+constexpr std::size_t backward_facts_bytes(bool general) {
+  return general ? 2 * kBackwardRowBytes : kBackwardRowBytes;
+}
+
+// What stays and what goes by, two tiles each, and with what goes by the facts of its rows.
+constexpr std::size_t backward_shared_bytes(int dim, bool general) {
+  const std::size_t pair = 2 * round_up(dim, 64) * sizeof(std::uint16_t);
+  return kBackwardTile * pair +
+         backward_stages(dim) * backward_passing(dim) * (pair + backward_facts_bytes(general));
 }
 
 // Of the larger of its two kernels.

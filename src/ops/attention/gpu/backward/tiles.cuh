@@ -7,21 +7,36 @@
 
 namespace onepass::ops::attention::backward {
 
+// The kernels of f16 and of bf16 take what hides keys by their place; that of Either16 takes every
+// option.
+template <class Stored>
+inline constexpr bool kGeneral = std::is_same_v<Stored, Either16>;
+
+// What a general kernel knows of a row.
+struct alignas(16) GeneralRow : BackwardRow {
+  float slope;
+  int own;  // the key that the query stands at
+};
+
+template <class Stored>
+using Facts = std::conditional_t<kGeneral<Stored>, GeneralRow, BackwardRow>;
+static_assert(sizeof(Facts<Either16>) == gpu_attention::backward_facts_bytes(true) &&
+              sizeof(Facts<BF16>) == gpu_attention::backward_facts_bytes(false));
+
 template <int Dim>
 struct Shape {
   static constexpr int kDim = Dim;
-  static constexpr int kTile =
-      gpu_attention::kBackwardTile;  // rows or keys, of a block and passing
+  static constexpr int kTile = gpu_attention::kBackwardTile;  // rows or keys that a block owns
+  static constexpr int kPassing = gpu_attention::backward_passing(Dim);
   static constexpr int kThreads = gpu_attention::kBackwardThreads;
-  // Of dk and dv a block has so many columns: the registers hold no more.
+  // What a block sums of dk and dv, and of dq.
   static constexpr int kColumns = std::min(Dim, gpu_attention::kBackwardColumns);
-  static constexpr int kParts = Dim / kColumns;
+  static constexpr int kQueryColumns = std::min(Dim, gpu_attention::kBackwardQueryColumns);
   // What is read next comes while what is here is multiplied, if shared memory has room.
   static constexpr int kStages = gpu_attention::backward_stages(Dim);
   static constexpr int kRowBytes = mma::Swizzled<Dim>::kRowBytes;
   static constexpr int kTileBytes = kTile * kRowBytes;
-  static_assert(2 * (1 + kStages) * kTileBytes + kStages * kTile * sizeof(BackwardRow) ==
-                gpu_attention::backward_shared_bytes(Dim));
+  static constexpr int kPassingBytes = kPassing * kRowBytes;
   static_assert(kTile == kThreads / 32 * 16, "a warp has 16 of a tile");
 };
 
@@ -64,34 +79,37 @@ __device__ inline bool place_of(const AttentionArgs& a, const Tiles& tiles, Plac
 
 // The shared memory of a block: a pair of tiles that it owns, then pairs that pass, of rows or of
 // keys, then what is known of the rows.
-template <class Shape>
+template <class Stored, class Shape>
 struct Memory {
+  static constexpr int kFactsAt = 2 * Shape::kTileBytes + Shape::kStages * 2 * Shape::kPassingBytes;
+  static_assert(kFactsAt + Shape::kStages * Shape::kPassing * sizeof(Facts<Stored>) ==
+                gpu_attention::backward_shared_bytes(Shape::kDim, kGeneral<Stored>));
+
   std::byte* begin;
 
   __device__ unsigned owned() const { return shared_address(begin); }
   __device__ unsigned passing(int turn) const {
-    return owned() + Shape::kTileBytes * (2 + turn % Shape::kStages * 2);
+    return owned() + 2 * Shape::kTileBytes + Shape::kPassingBytes * (turn % Shape::kStages * 2);
   }
-  __device__ BackwardRow* facts(int turn) const {
-    constexpr std::size_t kTiles = 2 + 2 * Shape::kStages;
-    return reinterpret_cast<BackwardRow*>(begin + kTiles * Shape::kTileBytes) +
-           turn % Shape::kStages * Shape::kTile;
+  __device__ Facts<Stored>* facts(int turn) const {
+    return reinterpret_cast<Facts<Stored>*>(begin + kFactsAt) +
+           turn % Shape::kStages * Shape::kPassing;
   }
 };
 
-// Rows of q or of do, zeros past the last.
-template <class Stored, class Shape>
+// So many rows of q or of do, zeros past the last.
+template <class Stored, class Shape, int Count>
 __device__ inline void load_rows(unsigned tile, const PackedRows& rows, const Heads& operand,
                                  int first) {
   const auto* data = static_cast<const Stored*>(operand.data);
   const int dim = rows.a.dim;
   if (rows.sharing == 1) {
     const Stored* own = data + operand.offset(rows.b, rows.kv_head, rows.s.q_first);
-    copy_piece<Stored, Shape::kDim, Shape::kTile, Shape::kThreads>(
+    copy_piece<Stored, Shape::kDim, Count, Shape::kThreads>(
         tile, Tokens<Stored>(own, operand.token), first, rows.count(), dim);
     return;
   }
-  CopyLanes<Shape::kDim, Shape::kThreads>::template each<Shape::kTile>([&](int row, int chunk) {
+  CopyLanes<Shape::kDim, Shape::kThreads>::template each<Count>([&](int row, int chunk) {
     const unsigned to = mma::Swizzled<Shape::kDim>::at(tile, row, chunk);
     row += first;
     const bool there = row < rows.count() && 8 * chunk < dim;
@@ -101,30 +119,40 @@ __device__ inline void load_rows(unsigned tile, const PackedRows& rows, const He
 }
 
 // A tile of q and one of do, side by side.
-template <class Stored, class Shape>
+template <class Stored, class Shape, int Count>
 __device__ inline void load_row_pair(unsigned tile, const PackedRows& rows, const Heads& d_o,
                                      int first) {
-  load_rows<Stored, Shape>(tile, rows, rows.a.q, first);
-  load_rows<Stored, Shape>(tile + Shape::kTileBytes, rows, d_o, first);
+  load_rows<Stored, Shape, Count>(tile, rows, rows.a.q, first);
+  load_rows<Stored, Shape, Count>(tile + Count * Shape::kRowBytes, rows, d_o, first);
 }
 
 // A tile of k and one of v, side by side.
-template <class Stored, class Shape>
+template <class Stored, class Shape, int Count>
 __device__ inline void load_key_pair(unsigned tile, const PackedRows& rows, int first) {
   for (const Heads* operand : {&rows.a.k, &rows.a.v}) {
-    copy_piece<Stored, Shape::kDim, Shape::kTile, Shape::kThreads>(
-        tile, Tokens<Stored>(rows, *operand, 0), first, rows.sight.keys, rows.a.dim);
-    tile += Shape::kTileBytes;
+    copy_piece<Stored, Shape::kDim, Count, Shape::kThreads>(tile, Tokens<Stored>(rows, *operand, 0),
+                                                            first, rows.sight.keys, rows.a.dim);
+    tile += Count * Shape::kRowBytes;
   }
 }
 
-// A row's lse in powers of two and its mean gradient; a row past the last has no weight.
-__device__ inline BackwardRow facts_of(const AttentionBackwardArgs& a, const PackedRows& rows,
-                                       int row) {
+// A row's lse in powers of two and its mean gradient, and for a general kernel what ALiBi asks for.
+// A row past the last has no weight.
+template <class Stored>
+__device__ inline Facts<Stored> facts_of(const AttentionBackwardArgs& a, const PackedRows& rows,
+                                         int row) {
   if (row >= rows.count()) return {-minus_infinity<float>(), 0};
-  BackwardRow facts = backward_row(a, rows.b, rows.head(row), rows.s.q_first + rows.query(row));
+  const int head = rows.head(row), query = rows.query(row);
+  BackwardRow facts = backward_row(a, rows.b, head, rows.s.q_first + query);
   facts.lse *= kLog2E;
-  return facts;
+  if constexpr (kGeneral<Stored>) {
+    const Heads& slopes = a.alibi;
+    const float slope =
+        slopes ? read_like<float>(slopes.data, slopes.dtype, slopes.offset(rows.b, head, 0)) : 0;
+    return {facts, slope, rows.sight.own(query)};
+  } else {
+    return facts;
+  }
 }
 
 }  // namespace onepass::ops::attention::backward
