@@ -252,7 +252,15 @@ void reach_attention_backward() {
           return Tensor(place(which), in, {1, heads, 64, dim});
         };
         const Tensor lse(place(4), DType::f32, {1, heads, 64});
+        const auto run_each = [&](AttentionBackwardOptions options) {
+          each_way(Op::attention_backward, false, {}, [&](std::string_view variant) {
+            options.variant = variant;
+            ignore(attention_backward(gpu_context(), tensor(0), tensor(1), tensor(2), tensor(3),
+                                      lse, tensor(5), tensor(6), tensor(7), tensor(8), options));
+          });
+        };
         AttentionBackwardOptions options;
+        run_each(options);  // all that a walk takes
         options.sinks = ConstTensor(place(9), DType::f32, {heads});
         options.d_sinks = Tensor(place(10), DType::f32, {heads});
         options.mask.lengths = ConstTensor(place(11), DType::i32, {1});
@@ -261,11 +269,7 @@ void reach_attention_backward() {
             options.mask.additive = ConstTensor(place(12), DType::f32, {64, 64});
             options.d_additive = Tensor(place(13), DType::f32, {64, 64});
           }
-          each_way(Op::attention_backward, false, {}, [&](std::string_view variant) {
-            options.variant = variant;
-            ignore(attention_backward(gpu_context(), tensor(0), tensor(1), tensor(2), tensor(3),
-                                      lse, tensor(5), tensor(6), tensor(7), tensor(8), options));
-          });
+          run_each(options);
         }
       }
     }

@@ -30,7 +30,8 @@ Case parsed(std::string_view text) {
 TEST(AttentionCaseTest, WhatIsPrintedIsWhatIsParsed) {
   for (const char* name :
        {"test_attention.txt", "test_attention_f64.txt", "test_attention_backward.txt",
-        "perf_attention.txt", "perf_attention_walk.txt", "perf_attention_cpu.txt"}) {
+        "perf_attention.txt", "perf_attention_walk.txt", "perf_attention_backward_walk.txt",
+        "perf_attention_cpu.txt"}) {
     for (const Case& c : workload(name)) EXPECT_EQ(parsed(to_string(c)), c) << to_string(c);
   }
 }

@@ -73,7 +73,7 @@ inline WalkLaunch flash(const Problem& p, const Machine&) {
 
 // ---- limits -------------------------------------------------------------------------------------
 
-// Of all four.
+// Of all four, and of the backward's.
 inline std::string refuse_walk(const Problem& p, const Machine& m) {
   const AttentionFacts& a = p.attention;
   if (m.device() != Device::cuda) return "it runs on a GPU";

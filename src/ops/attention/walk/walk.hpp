@@ -1,5 +1,5 @@
-// The walk through attention, 00_naive.cu to 03_flash_wmma.cu: what a step is called with, and the
-// steps in reading order. It stands alone: a walk includes nothing of what ships.
+// The walk through attention, 00_naive.cu to 03_flash_wmma.cu (backward.hpp has 04 and 05): what a
+// step is called with, and the steps in order. A walk includes nothing of what ships.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@ namespace wmma = nvcuda::wmma;
 template <class T>
 using Element = std::conditional_t<std::is_same_v<T, BF16>, __nv_bfloat16, __half>;
 
-template <class T>
-using LeftPart = wmma::fragment<wmma::matrix_a, 16, 16, 16, Element<T>, nvcuda::wmma::row_major>;
+template <class T, class Order = wmma::row_major>
+using LeftPart = wmma::fragment<wmma::matrix_a, 16, 16, 16, Element<T>, Order>;
 template <class T, class Order>
 using RightPart = wmma::fragment<wmma::matrix_b, 16, 16, 16, Element<T>, Order>;
 using SumPart = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
