@@ -112,6 +112,8 @@ gpu-bench: program ## the walk, its counters and what ships into results/MACHINE
 	$(program) bench --workload workloads/perf_softmax_walk.txt --json results/$(MACHINE)/softmax_walk.json
 	$(program) bench --workload workloads/perf_topk_walk.txt --json results/$(MACHINE)/topk_walk.json
 	$(program) bench --workload workloads/perf_attention_walk.txt --rest 100 --json results/$(MACHINE)/attention_walk.json
+	$(program) bench --workload workloads/perf_attention_backward_walk.txt --rest 100 \
+	  --json results/$(MACHINE)/attention_backward_walk.json
 	$(program) bench --workload workloads/perf_row_ops.txt --variants auto --json results/$(MACHINE)/row_ops.json
 	$(program) bench --device cuda --workload workloads/perf_topk.txt --variants auto \
 	  --json results/$(MACHINE)/topk.json

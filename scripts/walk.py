@@ -15,6 +15,8 @@ The tables, by the names in the pages' markers:
     attention_steps         attention_walk.json at 4×16×1024×64 f16: each variant
                             against the one before
     attention_problems      attention_walk.json, every problem: one column a variant
+    attention_backward_steps, attention_backward_problems
+                            attention_backward_walk.json: the same of the gradients
     attention_shipped       attention.json: what is chosen, at many problems
 
 A table whose results do not exist yet stays as it is, and the script says so.
@@ -30,6 +32,7 @@ SQUARE = [4096, 4096]
 CUDNN = "cudnn_accurate"
 TOPK = "topk 64x32000 f32 k=50 device=cuda"
 ATTENTION = "attention 4x16x1024x64 f16 device=cuda"
+ATTENTION_BACKWARD = "attention_backward 4x16x1024x64 f16 device=cuda"
 CUDNN_SDPA = "cudnn_sdpa"
 PAGES = ["docs/walk/softmax.md", "docs/walk/topk.md", "docs/walk/attention.md"]
 
@@ -169,10 +172,11 @@ def problems(rows, op):
     return grid(of_op(rows, op), "problem", label, lambda row: row["problem"])
 
 
-def attention_steps(rows):
-    rows = [row for row in of_op(rows, "attention") if row["problem"] == ATTENTION]
+def attention_steps(rows, problem=ATTENTION):
+    rows = [row for row in of_op(rows, problem.split()[0]) if row["problem"] == problem]
     if not rows:
-        raise Disagreement(f"no rows of {ATTENTION}")
+        raise Disagreement(f"no rows of {problem}")
+    has_peer = problem == ATTENTION  # cuDNN's gradients are not measured here
     cudnn = next((row["median_us"] for row in rows if row["variant"] == CUDNN_SDPA), None)
     body = []
     before = None
@@ -180,18 +184,20 @@ def attention_steps(rows):
         time = row["median_us"]
         is_step = row["role"] == "teach"
         is_copy = row["variant"] == "copy"
+        of_cudnn = NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}"
         body.append(
             [
                 row["variant"],
                 significant(time),
                 NONE if is_copy else significant(row["tflops"]),
-                NONE if cudnn is None or is_copy else f"{100 * cudnn / time:.0f}",
+                *([of_cudnn] if has_peer else []),
                 f"{before / time:.2f}×" if is_step and before else "",
             ]
         )
         if is_step:
             before = time
-    columns = ["variant", "µs", "TFLOP/s", "% of cuDNN", "gain over the step before"]
+    peer = ["% of cuDNN"] if has_peer else []
+    columns = ["variant", "µs", "TFLOP/s", *peer, "gain over the step before"]
     return tables.markdown(columns, 1, body)
 
 
@@ -279,6 +285,14 @@ TABLES = {
     "attention_steps": ("attention_walk", attention_steps),
     "attention_shipped": ("attention", attention_shipped),
     "attention_problems": ("attention_walk", lambda rows: problems(rows, "attention")),
+    "attention_backward_steps": (
+        "attention_backward_walk",
+        lambda rows: attention_steps(rows, ATTENTION_BACKWARD),
+    ),
+    "attention_backward_problems": (
+        "attention_backward_walk",
+        lambda rows: problems(rows, "attention_backward"),
+    ),
 }
 
 

@@ -262,6 +262,40 @@ class WalkTest(unittest.TestCase):
         self.put_results("attention_walk", results[-1:])
         self.assertIn("no rows of attention 4x16x1024x64", self.walk("--check", 1))
 
+    def test_attention_backward(self):
+        def gradients(variant, time, role="teach"):
+            return row(
+                variant,
+                [4, 16, 1024, 64],
+                "f16",
+                time,
+                role,
+                op="attention_backward",
+                tflops=12.34,
+                problem="attention_backward 4x16x1024x64 f16 device=cuda",
+            )
+
+        self.put_page()
+        self.page = self.root / "docs/walk/attention.md"
+        self.put_page(["attention_backward_steps", "attention_backward_problems"])
+        self.assertIn("attention_backward_steps stays as it is", self.walk("--check"))
+        results = [
+            gradients("backward_naive", 800.0),
+            gradients("backward_wmma", 200.0),
+            gradients("gpu_hopper", 50.0, role="ship"),
+        ]
+        self.put_results("attention_backward_walk", results)
+        self.walk("--write")
+        self.walk("--check")
+        text = self.page.read_text(encoding="utf-8")
+        for part in [
+            "| variant | µs | TFLOP/s | gain over the step before |",
+            "| backward_naive | 800 | 12.3 |  |\n| backward_wmma | 200 | 12.3 | 4.00× |\n"
+            "| gpu_hopper | 50.0 | 12.3 |  |",
+            "| `attention_backward 4x16x1024x64 f16` | 800 | 200 | **50.0** |",
+        ]:
+            self.assertIn(part, text)
+
     def test_attention_shipped(self):
         def attention(variant, time, problem, **more):
             return row(
