@@ -14,7 +14,8 @@
 // Order   every gradient is summed by one block, over keys, or over heads and queries, in order:
 //         the same bits in every run.
 // Limits  sm_80; f16, bf16; dims in multiples of 16 up to 256; tokens at multiples of 16 bytes;
-//         scale, causal, grouped heads; up to 8 GiB of workspace.
+//         scale, causal, grouped heads; up to 8 GiB of workspace. What a causal mask hides is
+//         multiplied by 0: a NaN there is one in the gradients.
 // Proof   `onepass verify attention_backward`; numbers: docs/walk/attention.md.
 
 #include "core/try.hpp"
