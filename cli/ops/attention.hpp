@@ -18,6 +18,8 @@ namespace onepass::cli {
 std::vector<ArraySpec> attention_arrays(const Case& c);
 void fill_attention(Call& call, Random& random);
 AttentionOptions attention_options(const Case& c, const Tensors& t);
+// Writes the o and lse that a backward reads, of the inputs as they are.
+void give_forward(Call& call);
 
 class AttentionView {
  public:

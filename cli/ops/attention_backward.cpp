@@ -55,6 +55,8 @@ std::vector<ArraySpec> arrays(const Case& c) {
   return all;
 }
 
+}  // namespace
+
 // o and lse are the library's own: whatever they are, the gradients follow from them. The textbook
 // gives the same bits with all instruction sets, as the cases that share an expectation need.
 void give_forward(Call& call) {
@@ -71,6 +73,8 @@ void give_forward(Call& call) {
       attention(Context::cpu(), t[array::x], t[array::k], t[array::v], t[array::o], options);
   if (!status.ok()) throw std::runtime_error(status.message());
 }
+
+namespace {
 
 void fill(Call& call, Random& random) {
   fill_attention(call, random);

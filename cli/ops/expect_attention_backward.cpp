@@ -16,10 +16,12 @@ namespace {
 // A sum of products, with what its terms may be off by and their sizes.
 struct Total {
   double value = 0, error = 0, size = 0;
+  bool open = false;
 
-  // A factor of 0 adds nothing, whatever x is.
+  // A factor of 0 adds nothing, whatever x is: an inf or NaN counts unless rounding makes it 0.
   void add(double factor, double factor_error, double x) {
     if (factor != 0) value += factor * x;
+    open = open || (!std::isfinite(x) && factor_error > 0 && std::abs(factor) <= factor_error);
     error += finite_size(factor_error * x);
     size += finite_size(factor * x);
   }
@@ -271,12 +273,13 @@ class Expecting {
     }
   }
 
-  // A sum of so many terms, whose rounding errors walk as far as the root of their number.
+  // A sum of so many terms, whose rounding errors walk as far as the root of their number. What is
+  // rounded may be as large as its own error.
   void give(array::Id id, std::int64_t at, const Total& total, double terms) const {
     const DType computed = compute_type(spec_.in), out = call_[id].tensor().dtype;
     double value = total.value;
     double error = total.error + epsilon(computed) * (ulps(spec_.op) + std::sqrt(terms)) *
-                                     finite_size(total.size);
+                                     finite_size(total.size + total.error);
     const bool adds = spec_.accumulate && id != array::d_sinks && id != array::d_additive;
     if (adds) {
       value += call_[id].get(at);
@@ -284,9 +287,12 @@ class Expecting {
     }
     const double most = std::min(largest(out), largest(computed));
     const Expected expected{
-        in_range(value, most),
-        error + finite_size(value) * epsilon(out) * 0.51 + smallest(out) + smallest(computed),
-        most};
+        in_range(value, most + error),
+        error + (finite_size(value) + error) * epsilon(out) * 0.51 + smallest(out) +
+            smallest(computed),
+        most,
+        // Whether an infinity meets its opposite, or a 0, is a matter of rounding, too.
+        total.open || std::isinf(total.value)};
     id == array::y ? sink_.out(at, expected) : sink_.gradient(id, at, expected);
   }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/measure/verify.hpp"
 #include "core/number.hpp"
 
 namespace onepass::cli {
@@ -107,6 +108,40 @@ TEST(DistanceTest, InfIsRightWhereTheValueMayBePastTheLargestNumber) {
   EXPECT_EQ(distance(65504, {.value = 65519, .tolerance = 16, .most = 65504}), 15.0 / 16);
   EXPECT_EQ(distance(65504, {.value = 1e6, .tolerance = 16, .most = 65504}), (1e6 - 65504) / 16);
   EXPECT_EQ(distance(inf, {.value = 65519, .tolerance = 16}), inf);
+}
+
+TEST(DistanceTest, WhatIsOpenMayBeAnything) {
+  for (const double got : {0.0, 1e30, kInf, -kInf, kNan}) {
+    EXPECT_EQ(distance(got, {.value = kNan, .tolerance = 1, .open = true}), 0);
+  }
+}
+
+// Logits without digits: a weight of 0 or 1, and gradients as large as their own errors, which are
+// rounded when they are summed and stored.
+TEST(ExpectTest, GradientsAsLargeAsTheirErrorsPass) {
+  for (const char* text : {"attention_backward 1x1x5x112 bf16 keys=2 fill=extremes seed=20047",
+                           "attention_backward 1x1x2x96 f32 keys=31 mask=additive broadcast d_lse "
+                           "fill=extremes seed=13457",
+                           "attention_backward 1x1x8x64 f64:f32 keys=35 scale=0.5 fill=extremes"}) {
+    const Ran ran(text);
+    double worst = 0;
+    EXPECT_EQ(wrong_answer(ran.call, ran.expectation, worst), "") << text;
+  }
+}
+
+// A NaN in one query's d_o reaches d_v of the keys that it sees, and no others.
+TEST(ExpectTest, ANanInAGradientIsExpectedWhereItIsSeen) {
+  Call call;
+  Case c;
+  ASSERT_TRUE(parse_case("attention_backward 1x1x4x8 f32 mask=causal", c).ok());
+  ASSERT_TRUE(call.make(c).ok());
+  call[array::d_o].set(8, kNan);  // query 1 sees keys 0 and 1
+  const Expectation expectation = expect(call);
+  const std::vector<Expected>& d_v = expectation.gradients.at(array::d_v);
+  for (std::size_t t = 0; t < 4; ++t) {
+    EXPECT_EQ(std::isnan(d_v[t * 8].value), t < 2) << t;
+    EXPECT_FALSE(d_v[t * 8].open) << t;
+  }
 }
 
 TEST(ExpectTest, RealResultsPass) {
