@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "cli/measure/verify.hpp"
+#include "cli/ops/attention.hpp"
 #include "cli/ops/expect.hpp"
 #include "core/number.hpp"
 #include "dispatch/choose.hpp"
@@ -24,7 +26,11 @@ void require(const Status& status, std::string_view what) {
 
 // Raw bits in the place of some elements: infinities, NaNs and zeros of either sign, subnormals.
 void poke(Bytes& bytes, cli::Call& call) {
-  cli::GuardedArray& x = call[cli::array::x];
+  namespace array = cli::array;
+  const array::Id of = call.spec().op != Op::attention_backward
+                           ? array::x
+                           : bytes.pick({array::x, array::k, array::v, array::d_o});
+  cli::GuardedArray& x = call[of];
   for (std::int64_t left = bytes.below(4); left > 0 && x.size() > 0; --left) {
     const std::int64_t at = bytes.below(x.size());
     const double value = bytes.pick({-std::numeric_limits<double>::infinity(), -0.0, 0x1p-149, 1.0,
@@ -34,9 +40,14 @@ void poke(Bytes& bytes, cli::Call& call) {
   }
 }
 
-// The lse of the forward belongs to the logits, which laying them out may have changed.
-bool renew_lse(cli::Call& call) {
+// The lse of the forward belongs to the logits, which laying them out may have changed. So does its
+// o.
+bool renew_forward(cli::Call& call) {
   const cli::Case& c = call.spec();
+  if (c.op == Op::attention_backward) {
+    cli::give_forward(call);
+    return true;
+  }
   if (c.op != Op::cross_entropy_backward || !c.lse || c.loss) return false;
   for (std::int64_t r = 0; r < c.rows(); ++r) {
     oracle::Row x;
@@ -51,9 +62,31 @@ Context decode_context(Bytes& bytes, const cli::Case& c) {
   return bytes.one_in(4) ? context.trusting() : context;
 }
 
-bool takes_poking(Op op) {
+// Products of extremes with what is poked in are past the range. A GPU's tensor cores multiply what
+// is hidden (docs/numerics.md).
+bool takes_poking(const cli::Case& c) {
+  const Op op = c.op;
+  if (attends(op) && c.fill == "extremes") return false;
+  if (op == Op::attention_backward) return device == Device::cpu;
   return op != Op::softmax_backward && op != Op::log_softmax_backward &&
          op != Op::cross_entropy_backward;
+}
+
+// The gradient of a mask that was broadcast: the sum over those that share an element.
+void sum_shared(const Argument* gradient, std::vector<cli::Expected>& expected) {
+  if (gradient == nullptr || gradient->in_order) return;
+  std::map<std::int64_t, cli::Expected> sums;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const std::int64_t at = gradient->place(static_cast<std::int64_t>(i));
+    const auto [sum, first] = sums.try_emplace(at, expected[i]);
+    if (first) continue;
+    sum->second.value += expected[i].value;
+    sum->second.tolerance += expected[i].tolerance;
+    sum->second.open = sum->second.open || expected[i].open;
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = sums.at(gradient->place(static_cast<std::int64_t>(i)));
+  }
 }
 
 // An op tells what it would do, and touches nothing.
@@ -68,15 +101,15 @@ void explain(const Context& context, const cli::Case& c, Arguments& arguments, E
 
 void fuzz_api(Input input) {
   Bytes bytes(input);
-  if (bytes.one_in(16)) return fuzz_merge(bytes);
+  if (bytes.one_in(16)) return bytes.one_in(2) ? fuzz_merge_backward(bytes) : fuzz_merge(bytes);
   const cli::Case c = decode_case(bytes);
   cli::Call call;
   require(call.make(c), "making the call");
-  if (takes_poking(c.op) && bytes.one_in(4)) poke(bytes, call);
+  if (takes_poking(c) && bytes.one_in(4)) poke(bytes, call);
   Arguments arguments;
   require(lay(bytes, call, arguments), "laying out the call");
   require(prepare(arguments), "preparing the call");
-  if (renew_lse(call)) require(prepare(arguments), "preparing the call");
+  if (renew_forward(call)) require(prepare(arguments), "preparing the call");
   Context context = decode_context(bytes, c);
   std::string wrong = bytes.one_in(3) ? spoil(bytes, call, arguments) : "";
   if (!wrong.empty() && device == Device::cuda) {
@@ -96,7 +129,8 @@ void fuzz_api(Input input) {
       finding(what);
     return;
   }
-  const cli::Expectation expected = cli::expect(call);
+  cli::Expectation expected = cli::expect(call);
+  sum_shared(arguments.find("d_additive"), expected.gradients[cli::array::d_additive]);
   gpu::Buffer workspace;
   if (bytes.one_in(8)) {
     Explanation told;

@@ -20,6 +20,7 @@ namespace onepass::fuzz {
 struct Argument {
   std::string_view name;
   bool written = false;
+  bool kept = false;  // written, but with values that are read: in place, or added to
   cli::GuardedArray array;
   Tensor shown;  // what the op is given: array's tensor where it runs, unless it was spoilt
   // The call's own array that it stands for, and where in `array` its elements are: strides of
@@ -38,7 +39,7 @@ struct Options {
   std::optional<double> attention_scale;
   std::int64_t top_k = 0, seed = 0, offset = 0, window_left = -1, window_right = -1, split = 0;
   std::int64_t ignore_index = cli::kIgnore;
-  bool causal = false, check_pages = false, logits_only = false;
+  bool causal = false, check_pages = false, logits_only = false, deterministic = true;
   std::string variant;
 };
 

@@ -1,10 +1,5 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <optional>
 
 #include "cli/problem/sequences.hpp"
 #include "fuzz/arguments.hpp"
@@ -30,11 +25,10 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 Rules rules_of(std::string_view name, const cli::Call& call) {
   const cli::Case& c = call.spec();
   Rules rules;
-  if (c.op == Op::attention) {
-    rules.dense =
-        is_one_of(name, {"x", "y", "k", "v", "mask.lengths", "q_offsets", "kv_offsets", "pages"})
-            ? 1
-            : 0;
+  if (attends(c.op)) {
+    const bool dense = is_one_of(name, {"x", "y", "k", "v", "o", "d_o", "d_k", "d_v",
+                                        "mask.lengths", "q_offsets", "kv_offsets", "pages"});
+    rules.dense = dense ? 1 : 0;
     rules.broadcasts = is_one_of(name, {"mask.additive", "mask.boolean"});
     return rules;
   }
@@ -57,11 +51,12 @@ DType decode_dtype(Bytes& bytes, std::string_view name, DType own, const cli::Ca
     return bytes.one_in(2) ? DType::i32 : DType::i64;
   }
   if (name == "y" && c.op == Op::sample) return bytes.one_in(2) ? DType::i32 : DType::i64;
-  if (is_one_of(name, {"lse", "loss", "logprob"})) return bytes.one_in(2) ? DType::f64 : own;
+  if (is_one_of(name, {"lse", "loss", "logprob", "d_lse", "d_sinks", "d_additive"}))
+    return bytes.one_in(2) ? DType::f64 : own;
   // A computation in float64 is none in float32: dy's type is part of what is computed.
   if (name == "dy" || is_one_of(name, {"x", "forward x", "y", "k", "v"})) return own;
-  if (is_one_of(name,
-                {"dloss", "scale", "temperature", "mask.additive", "alibi", "sinks", "bias"})) {
+  if (is_one_of(name, {"dloss", "scale", "temperature", "mask.additive", "alibi", "sinks", "bias",
+                       "o", "d_o"})) {
     const DType wide = size_of(own) == 8 ? DType::f64 : DType::f32;
     return bytes.pick({own, wide, DType::f64, size_of(own) > 2 ? DType::f16 : own,
                        size_of(own) > 2 ? DType::bf16 : own});
@@ -89,8 +84,12 @@ bool may_repeat(std::string_view name, const cli::Case& c) {
   // What lies past a sequence's length is NaN, and in another's sight it need only weigh 0
   // (docs/numerics.md).
   if (name == "v" && c.lengths && device == Device::cuda) return false;
-  if (c.op == Op::attention)
-    return is_one_of(name, {"x", "k", "v", "mask.additive", "mask.boolean", "alibi", "sinks"});
+  if (name == "k" && c.lengths && device == Device::cuda && c.op == Op::attention_backward)
+    return false;
+  if (attends(c.op)) {
+    return is_one_of(
+        name, {"x", "k", "v", "mask.additive", "mask.boolean", "alibi", "sinks", "d_o", "d_lse"});
+  }
   return !is_one_of(name, {"bias", "lse"});  // an lse follows from its logits
 }
 
@@ -104,7 +103,7 @@ class Laying {
       if (!call_[id].present()) continue;
       if (Status status = lay(name(id), call_[id], call_.writes(id)); !status.ok()) return status;
     }
-    if (call_.spec().op == Op::attention || call_.spec().op == Op::gate) return {};
+    if (attends(call_.spec().op) || call_.spec().op == Op::gate) return {};
     if (Status status = number("scale", out_.options.scale); !status.ok()) return status;
     if (Status status = number("temperature", out_.options.temperature); !status.ok())
       return status;
@@ -136,9 +135,10 @@ class Laying {
     if (bytes_.one_in(4)) o.offset = static_cast<std::int64_t>(bytes_.bits(8));
     o.check_pages = bytes_.one_in(2);
     o.logits_only = c.values == TopkValues::logit && bytes_.one_in(2);  // topk()
-    const bool usual = c.op == Op::attention && c.scale == cli::usual_scale(c);
+    const bool usual = attends(c.op) && c.scale == cli::usual_scale(c);
     if (bytes_.one_in(2) || !usual) o.attention_scale = c.scale;
     if (bytes_.one_in(4)) choose_ignore_index();
+    if (c.op == Op::attention_backward) o.deterministic = !bytes_.one_in(2);
   }
 
   // Another ignore_index: a class even, whose rows then do not count.
@@ -169,6 +169,8 @@ class Laying {
       gone[d] = same[d] && rules.broadcasts && bytes_.one_in(2);
     }
     if (any) repeat(meant, same);
+    const bool as_mask = name == "d_additive";  // of the shape that the mask was given
+    if (as_mask) gone = mask_gone_;
 
     Extents shape, steps(rank, 0);
     std::vector<bool> repeated;
@@ -179,8 +181,9 @@ class Laying {
       from.push_back(own_dimension);
     };
     const bool keeps = rules.kept_axis >= 0 && own.rank < kMaxRank && bytes_.one_in(8);
-    bool leading =
-        rules.broadcasts && bytes_.one_in(2) && !keeps;  // dimensions that may be left out
+    // Dimensions that may be left out.
+    bool leading = as_mask ? mask_leads_ : rules.broadcasts && bytes_.one_in(2) && !keeps;
+    if (name == "mask.additive") mask_gone_ = gone, mask_leads_ = leading;
     for (std::size_t d = 0; d <= rank; ++d) {
       if (keeps && static_cast<int>(d) == rules.kept_axis) add(1, false, rank);
       if (d == rank) break;
@@ -197,6 +200,8 @@ class Laying {
     Argument& argument = out_.all.emplace_back();
     argument.name = name;
     argument.written = written;
+    argument.kept = written && (is_one_of(name, {"x", "dy"}) ||
+                                (c.accumulate && is_one_of(name, {"y", "d_k", "d_v"})));
     argument.meant = &meant;
     argument.steps = steps;
     argument.in_order = std::ranges::find(gone, true) == gone.end();
@@ -231,13 +236,9 @@ class Laying {
   Bytes& bytes_;
   cli::Call& call_;
   Arguments& out_;
+  std::vector<bool> mask_gone_;
+  bool mask_leads_ = false;
 };
-
-std::uint64_t bits_of(double value) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
 
 }  // namespace
 
@@ -275,109 +276,6 @@ std::vector<std::int64_t> decode_strides(Bytes& bytes, const std::vector<std::in
   return strides;
 }
 
-std::int64_t Argument::place(std::int64_t index) const {
-  if (in_order) return index;
-  const Tensor& t = meant->tensor();
-  std::int64_t place = 0;
-  for (int d = t.rank - 1; d >= 0; --d) {
-    const auto at = static_cast<std::size_t>(d);
-    place += index % t.shape[at] * steps[at];
-    index /= t.shape[at];
-  }
-  return place;
-}
-
-Argument* Arguments::find(std::string_view name) {
-  const auto found = std::ranges::find(all, name, &Argument::name);
-  return found == all.end() ? nullptr : &*found;
-}
-
-Tensor Arguments::operator[](std::string_view name) {
-  const Argument* argument = find(name);
-  return argument == nullptr ? Tensor{} : argument->shown;
-}
-
 Status lay(Bytes& bytes, cli::Call& call, Arguments& out) { return Laying(bytes, call, out).run(); }
-
-Status prepare(Arguments& arguments) {
-  for (Argument& a : arguments.all) {
-    a.shown = a.array.tensor_on(device);
-    const bool in_place = a.written && a.meant != nullptr && arguments.find("y") == nullptr &&
-                          (a.name == "x" || a.name == "dy");
-    if (a.written && !in_place) {
-      a.array.poison();
-    } else if (a.meant != nullptr) {
-      for (std::int64_t i = 0; i < a.meant->size(); ++i) {
-        double value = a.meant->get(i);
-        const bool ignored = a.name == "target" && value == static_cast<double>(cli::kIgnore);
-        if (ignored) value = static_cast<double>(arguments.options.ignore_index);
-        a.array.set(a.place(i), value);
-        if (!ignored) a.meant->set(i, a.array.get(a.place(i)));  // as it was rounded
-      }
-    }
-    if (device == Device::cpu) continue;
-    if (Status status = a.array.upload(); !status.ok()) return status;
-  }
-  return {};
-}
-
-Status fetch(Arguments& arguments) {
-  if (device == Device::cpu) return {};
-  if (Status status = gpu::synchronize(); !status.ok()) return status;
-  for (Argument& a : arguments.all) {
-    if (Status status = a.array.download(); !status.ok()) return status;
-  }
-  return {};
-}
-
-void settle(Arguments& arguments) {
-  for (Argument& a : arguments.all) {
-    for (std::int64_t i = 0; a.written && i < a.meant->size(); ++i)
-      a.meant->set(i, a.array.get(a.place(i)));
-  }
-}
-
-std::string changed(const Arguments& arguments, Outcome outcome) {
-  for (const Argument& a : arguments.all) {
-    if (!a.array.intact()) return fmt::format("{}: bytes beside the elements were written", a.name);
-    if (a.meant == nullptr || outcome == (a.written ? Outcome::ran : Outcome::refused_spoilt))
-      continue;
-    const bool in_place = a.name == "x" || a.name == "dy";
-    if (a.written && !in_place) {
-      if (!a.array.poisoned()) return fmt::format("{}: written by a call that was refused", a.name);
-      continue;
-    }
-    for (std::int64_t i = 0; i < a.meant->size(); ++i) {
-      double meant = a.meant->get(i);
-      if (a.name == "target" && meant == static_cast<double>(cli::kIgnore)) {
-        meant = static_cast<double>(arguments.options.ignore_index);
-      }
-      if (bits_of(a.array.get(a.place(i))) != bits_of(meant)) {
-        return fmt::format("{}: an input, yet its element {} was written", a.name, i);
-      }
-    }
-  }
-  return {};
-}
-
-std::string to_string(const Arguments& arguments) {
-  std::string text;
-  for (const Argument& a : arguments.all) {
-    const auto rank = static_cast<std::size_t>(std::clamp(a.shown.rank, 0, kMaxRank));
-    text += fmt::format(
-        "  {:<14}{} {} [{}] strides [{}] at {}\n", a.name, a.written ? "out" : "in ",
-        name(a.shown.dtype), fmt::join(a.shown.shape.begin(), a.shown.shape.begin() + rank, ", "),
-        fmt::join(a.shown.strides.begin(), a.shown.strides.begin() + rank, ", "), a.shown.data);
-  }
-  const Options& o = arguments.options;
-  text += fmt::format(
-      "  axis {} scale {} temperature {} softcap {} smoothing {} z_loss {} ignore_index {}\n"
-      "  top_k {} top_p {} min_p {} seed {} offset {} causal {} window {},{} split {} check_pages "
-      "{} variant '{}'\n",
-      o.axis, o.scale, o.temperature, o.softcap, o.smoothing, o.z_loss, o.ignore_index, o.top_k,
-      o.top_p, o.min_p, o.seed, o.offset, o.causal, o.window_left, o.window_right, o.split,
-      o.check_pages, o.variant);
-  return text;
-}
 
 }  // namespace onepass::fuzz

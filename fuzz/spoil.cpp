@@ -31,7 +31,8 @@ class Spoiling {
   }
 
  private:
-  bool attends() const { return c_.op == Op::attention; }
+  bool attends() const { return onepass::attends(c_.op); }
+  bool attends_backward() const { return c_.op == Op::attention_backward; }
   bool reads_logits() const { return c_.op != Op::gate && !attends(); }
 
   template <class T>
@@ -77,6 +78,7 @@ class Spoiling {
         return set_alone("temperature", o_.temperature, {kNan, kInf, -1.0, -kInf});
       case 7:
         if (loss) return set("label_smoothing", o_.smoothing, {-0.1, 1.5, kNan});
+        if (attends_backward()) return gradient();
         if (attends()) return set("split", o_.split, {std::int64_t{-1}, kLeast});
         if (c_.op == Op::sample) return set_alone("top_p", o_.top_p, {0.0, -1.0, 1.5, kNan});
         return {};
@@ -88,6 +90,25 @@ class Spoiling {
         if (backward && c_.softcap > 0) return absent("forward x");
         if (c_.op != Op::sample || a_.find("top_k") != nullptr) return {};
         return set("top_k", o_.top_k, {std::int64_t{-1}, kLeast});
+    }
+  }
+
+  // What only a backward has.
+  std::string gradient() {
+    switch (bytes_.below(4)) {
+      case 0: return c_.d_sinks ? absent("sinks") : "";
+      case 1: return c_.d_additive ? absent("mask.additive") : "";
+      case 2: {
+        Tensor& d_k = a_.find("d_k")->shown;
+        d_k.dtype = d_k.dtype == DType::f32 ? DType::f16 : DType::f32;
+        return fmt::format("d_k is {}, unlike d_q", name(d_k.dtype));
+      }
+      default: {
+        Argument& pages = a_.all.emplace_back();
+        pages.name = "pages";
+        pages.shown = a_["mask.lengths"].present() ? a_["mask.lengths"] : a_["x"];
+        return "keys are in pages";
+      }
     }
   }
 
@@ -155,8 +176,10 @@ class Spoiling {
     return fmt::format("{} is absent", name);
   }
 
-  static bool is_required(std::string_view name) {
-    for (const std::string_view each : {"x", "y", "k", "v", "indices", "target", "dloss", "loss"}) {
+  bool is_required(std::string_view name) const {
+    if (name == "lse") return attends_backward();
+    for (const std::string_view each :
+         {"x", "y", "k", "v", "indices", "target", "dloss", "loss", "o", "d_o", "d_k", "d_v"}) {
       if (name == each) return true;
     }
     return false;
@@ -227,7 +250,8 @@ class Spoiling {
     const Argument& other = *at;
     const bool unread = other.name == "forward x" && c_.softcap == 0;
     if (&other == &a || other.array.size() == 0 || unread) return {};
-    const bool twins = (other.name == "x" || other.name == "dy" || other.name == "forward x") &&
+    const bool twins = !attends_backward() &&
+                       (other.name == "x" || other.name == "dy" || other.name == "forward x") &&
                        (a.name == "y" || a.name == "x" || a.name == "dy");
     if (twins) return {};
     a.shown.data = other.shown.data;

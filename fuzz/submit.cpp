@@ -25,7 +25,7 @@ class Submission {
       case Op::sample: return drawn();
       case Op::gate: return gated();
       case Op::attention: return attended();
-      case Op::attention_backward: break;
+      case Op::attention_backward: return attended_backward();
     }
     return {Code::internal, "fuzz: no such op"};
   }
@@ -157,6 +157,26 @@ class Submission {
                       .variant = o_.variant,
                       .plan = plan_,
                       .batch_invariant = c_.batch_invariant});
+  }
+
+  Status attended_backward() {
+    return attention_backward(context_, a_["x"], a_["k"], a_["v"], a_["o"], a_["lse"], a_["d_o"],
+                              output(), a_["d_k"], a_["d_v"],
+                              {.scale = o_.attention_scale,
+                               .softcap = o_.softcap,
+                               .mask = mask(),
+                               .alibi = a_["alibi"],
+                               .sinks = a_["sinks"],
+                               .q_offsets = a_["q_offsets"],
+                               .kv_offsets = a_["kv_offsets"],
+                               .pages = a_["pages"],
+                               .d_lse = a_["d_lse"],
+                               .d_sinks = a_["d_sinks"],
+                               .d_additive = a_["d_additive"],
+                               .accumulate = c_.accumulate,
+                               .deterministic = o_.deterministic,
+                               .variant = o_.variant,
+                               .plan = plan_});
   }
 
   const Context& context_;

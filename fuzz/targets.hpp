@@ -7,7 +7,9 @@
 namespace onepass::fuzz {
 
 void fuzz_api(Input input);
-void fuzz_merge(Bytes& bytes);  // merge_attention, a part of `api`
+// Parts of `api`: merge_attention and its backward.
+void fuzz_merge(Bytes& bytes);
+void fuzz_merge_backward(Bytes& bytes);
 
 void fuzz_npy(Input input);
 void fuzz_problem(Input input);
