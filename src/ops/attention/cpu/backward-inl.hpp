@@ -68,17 +68,18 @@ class BackwardFlash {
     const BackwardRows rows = work_.tiles.rows_at(head, index);
     load_rows(head, rows);
     bool finite = true;
-    for (int64_t r = 0; r < rows.rows; ++r) {
+    for_rows(head, rows, [&](int64_t r, int64_t, int64_t h, int64_t token) HWY_ATTR {
       const int64_t at = head.first_row + rows.first + r;
-      const int64_t o = a_.o.offset(head.batch, head_of(head, rows, r), token(head, rows, r));
-      work_.mean[at] = mean_of(head, rows, r, RowAs(d, a_.o, o, dim_v_, dim_v_ == padded_v_, d_q_));
-      work_.lse[at] = lse_of(head, rows, r);
+      const T* o =
+          RowAs(d, a_.o, a_.o.offset(head.batch, h, token), dim_v_, dim_v_ == padded_v_, d_q_);
+      work_.mean[at] = mean_of(head, r, h, token, o);
+      work_.lse[at] = lse_of(head, h, token);
       finite = finite && AllFinite(d, q_[r], padded_) && AllFinite(d, d_o_[r], padded_v_);
-    }
+    });
     work_.finite[rows.tile] = finite ? 1 : 0;
     if (rows.tiles.begin == rows.tiles.end) {
       std::fill_n(d_q_, static_cast<size_t>(rows.rows) * padded_, T(0));
-      write_queries(head, rows);
+      write_queries(head, rows, d_q_);
     }
   }
 
@@ -101,43 +102,44 @@ class BackwardFlash {
 
  private:
   static size_t panel_keys() { return kPanelVectors * hn::Lanes(d); }
-  size_t apart() const { return static_cast<size_t>(layout_.tile_keys); }  // rows of d_scores_
+  size_t apart() const { return static_cast<size_t>(layout_.score_stride()); }
 
-  int64_t query(const BackwardRows& rows, int64_t r) const {
-    return (rows.first + r) / work_.tiles.group();
-  }
-  int64_t head_of(const KvHead& head, const BackwardRows& rows, int64_t r) const {
-    return head.kv_head * work_.tiles.group() + (rows.first + r) % work_.tiles.group();
-  }
-  int64_t token(const KvHead& head, const BackwardRows& rows, int64_t r) const {
-    return head.sequence.q_first + query(rows, r);
+  // Calls body(r, q, h, token) for each row of a tile: its query, head and token. Counted, as a
+  // division per row costs as much as its weights.
+  template <class Body>
+  ONEPASS_FORCED void for_rows(const KvHead& head, const BackwardRows& rows, Body body) const {
+    const int64_t group = work_.tiles.group();
+    int64_t q = rows.first / group, member = rows.first % group;
+    for (int64_t r = 0; r < rows.rows; ++r) {
+      body(r, q, head.kv_head * group + member, head.sequence.q_first + q);
+      if (++member == group) member = 0, ++q;
+    }
   }
 
-  T mean_of(const KvHead& head, const BackwardRows& rows, int64_t r, const T* o) const {
+  T mean_of(const KvHead& head, int64_t r, int64_t h, int64_t token, const T* o) const {
     V sum = hn::Zero(d);
     for (size_t j = 0; j < padded_v_; j += hn::Lanes(d)) {
       sum = hn::MulAdd(hn::LoadU(d, o + j), hn::LoadU(d, d_o_[r] + j), sum);
     }
     const T mean = hn::GetLane(hn::SumOfLanes(d, sum));
     if (!a_.d_lse) return mean;
-    const int64_t at = a_.d_lse.offset(head.batch, head_of(head, rows, r), token(head, rows, r));
+    const int64_t at = a_.d_lse.offset(head.batch, h, token);
     return mean - read_like<T>(a_.d_lse.data, a_.d_lse.dtype, at);
   }
 
-  T lse_of(const KvHead& head, const BackwardRows& rows, int64_t r) const {
-    const int64_t at = a_.lse.offset(head.batch, head_of(head, rows, r), token(head, rows, r));
+  T lse_of(const KvHead& head, int64_t h, int64_t token) const {
+    const int64_t at = a_.lse.offset(head.batch, h, token);
     return exponent_of(read_like<T>(a_.lse.data, a_.lse.dtype, at));
   }
 
   void load_rows(const KvHead& head, const BackwardRows& rows) {
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      const int64_t h = head_of(head, rows, r), t = token(head, rows, r);
+    for_rows(head, rows, [&](int64_t r, int64_t, int64_t h, int64_t t) HWY_ATTR {
       const auto at = static_cast<size_t>(r);
       q_[r] = RowAs(d, a_.q, a_.q.offset(head.batch, h, t), dim_, dim_ == padded_,
                     queries_ + at * padded_);
       d_o_[r] = RowAs(d, a_.d_o, a_.d_o.offset(head.batch, h, t), dim_v_, dim_v_ == padded_v_,
                       d_outputs_ + at * padded_v_);
-    }
+    });
     // Scores are made of a few rows at a time.
     std::fill_n(q_ + rows.rows, kMostKeyGroup, q_[rows.rows - 1]);
     std::fill_n(d_o_ + rows.rows, kMostKeyGroup, d_o_[rows.rows - 1]);
@@ -146,15 +148,14 @@ class BackwardFlash {
   void load_options(const KvHead& head, const BackwardRows& rows) {
     const bool all = rows.by_all.begin <= first_ && first_ + count() <= rows.by_all.end;
     masks_.clear();
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      const int64_t q = query(rows, r), h = head_of(head, rows, r);
+    for_rows(head, rows, [&](int64_t r, int64_t q, int64_t h, int64_t) HWY_ATTR {
       options_[r] = {.scale = static_cast<T>(a_.scale),
                      .cap = static_cast<T>(a_.softcap),
                      .slope = slope_of<T>(a_, head.batch, h),
                      .own = own_key(head.sequence, q),
                      .live = all ? rows.by_all : live_keys(a_, head.sequence, q)};
       if (a_.additive || a_.boolean) masks_.emplace_back(a_, head.sequence, head.batch, h, q);
-    }
+    });
     for (size_t r = 0; r < masks_.size(); ++r) options_[r].masks = &masks_[r];
     lse_ = work_.lse + head.first_row + rows.first;
     mean_ = work_.mean + head.first_row + rows.first;
@@ -284,41 +285,44 @@ class BackwardFlash {
     const bool last = tile + 1 == rows.tiles.end;
     const size_t count = static_cast<size_t>(rows.rows), size = count * padded_;
     T* const kept = work_.sums + (head.first_row + rows.first) * work_.workspace.row_elements;
+    // Sums are made of whole fours of rows. Others would reach into the next tile's.
+    const bool in_place = count % 4 == 0 && !(turn == 0 && last);
+    T* const sums = in_place ? kept : d_q_;
     std::atomic<std::int32_t>& added = work_.added[rows.tile];
     if (turn == 0) {
-      std::fill_n(d_q_, size, T(0));
+      std::fill_n(sums, size, T(0));
     } else {
       for (int spins = 0; added.load(std::memory_order_acquire) != turn; ++spins) {
         if (spins > 2000) std::this_thread::yield();
       }
-      std::copy_n(kept, size, d_q_);
+      if (!in_place) std::copy_n(kept, size, sums);
     }
-    add_keys(count);
+    add_keys(count, sums);
     if (last) {
-      write_queries(head, rows);
+      write_queries(head, rows, sums);
     } else {
-      std::copy_n(d_q_, size, kept);
+      if (!in_place) std::copy_n(sums, size, kept);
       added.store(turn + 1, std::memory_order_release);
     }
   }
 
-  HWY_NOINLINE void add_keys(size_t rows) const {
+  HWY_NOINLINE void add_keys(size_t rows, T* sums) const {
     if (finite_) {
-      AddAllValues<true>(d, d_scores_, apart(), rows, k_.get(), keys_, ones_, d_q_, padded_);
+      AddAllValues<true>(d, d_scores_, apart(), rows, k_.get(), keys_, ones_, sums, padded_);
       return;
     }
     for (size_t r = 0; r < rows; ++r) {
       for (size_t t = 0; t < keys_; ++t) {
-        add_times(d_scores_[r * apart() + t], k_[t], dim_, d_q_ + r * padded_);
+        add_times(d_scores_[r * apart() + t], k_[t], dim_, sums + r * padded_);
       }
     }
   }
 
-  void write_queries(const KvHead& head, const BackwardRows& rows) const {
-    for (int64_t r = 0; r < rows.rows; ++r) {
-      const int64_t at = a_.d_q.offset(head.batch, head_of(head, rows, r), token(head, rows, r));
-      WriteRow(d, d_q_ + static_cast<size_t>(r) * padded_, dim_, a_.accumulate, a_.d_q, at);
-    }
+  void write_queries(const KvHead& head, const BackwardRows& rows, const T* sums) const {
+    for_rows(head, rows, [&](int64_t r, int64_t, int64_t h, int64_t token) HWY_ATTR {
+      WriteRow(d, sums + static_cast<size_t>(r) * padded_, dim_, a_.accumulate, a_.d_q,
+               a_.d_q.offset(head.batch, h, token));
+    });
   }
 
   void write_keys(const KvHead& head) const {

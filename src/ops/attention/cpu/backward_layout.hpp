@@ -47,7 +47,9 @@ struct BackwardLayout {
   constexpr std::int64_t d_outputs() const { return kFlashRows * padded_v; }
   constexpr std::int64_t query_sums() const { return kFlashRows * padded; }
   constexpr std::int64_t scores() const { return kScoreRows * kFlashKeys; }
-  constexpr std::int64_t d_scores() const { return kScoreRows * tile_keys; }
+  // Rows a whole power of two apart would share a few sets of an L1.
+  constexpr std::int64_t score_stride() const { return tile_keys + 16; }
+  constexpr std::int64_t d_scores() const { return kScoreRows * score_stride(); }
 
   constexpr std::size_t elements() const {
     return static_cast<std::size_t>(key_panels() + value_panels() + key_rows() + key_sums() +

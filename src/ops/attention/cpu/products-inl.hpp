@@ -35,6 +35,13 @@ inline constexpr size_t kAccumulators = 10;
 inline constexpr size_t kSumRows = 4;
 #endif
 
+// Six rows of four vectors fill the accumulators with the fewest loads per sum.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+inline constexpr bool kSumSixes = true;
+#else
+inline constexpr bool kSumSixes = false;
+#endif
+
 // Keys whose scores are made together: of few rows more, so that enough accumulate.
 inline constexpr size_t kMostKeyGroup = 10;
 template <size_t Vectors>
@@ -172,8 +179,8 @@ ONEPASS_FORCED void AddValues(D d, const T* HWY_RESTRICT weights, size_t panel,
     };
     if constexpr (ByRow) {
       for (size_t r = 0; r < Rows; ++r) add(r, hn::Set(d, weights[r * panel + t]));
-    } else if constexpr (Rows == 1) {
-      add(0, hn::Set(d, weights[t * panel]));
+    } else if constexpr (Rows % 4 != 0) {
+      for (size_t r = 0; r < Rows; ++r) add(r, hn::Set(d, weights[t * panel + r]));
     } else {
       for (size_t r = 0; r < Rows; r += 4) {
         const FourFactors<D> four(d, weights + t * panel + r);
@@ -217,6 +224,12 @@ ONEPASS_FORCED void AddAllValues(D d, const T* weights, size_t panel, size_t row
   };
   size_t r = 0;
   if (rows > 1 && hn::Lanes(d) >= 4) {
+    if constexpr (kSumSixes) {
+      for (; padded / hn::Lanes(d) % 4 == 0 && r + 8 < rows; r += 12) {
+        add(r, Constant<6>());
+        add(r + 6, Constant<6>());
+      }
+    }
     for (; r + 4 < rows; r += kSumRows) add(r, Constant<kSumRows>());
     for (; r < rows; r += 4) add(r, Constant<4>());
   }
