@@ -37,6 +37,17 @@ def test_every_op(op, device, tmp_path, capsys):
     assert op in capsys.readouterr().out
 
 
+def test_gradients_take_turns_with_those_of_torch(device, tmp_path, capsys):
+    path = tmp_path / "out.json"
+    arguments = ["attention_backward", "--shapes", "1x2x33x16", "--causal", "--device", device]
+    assert main([*arguments, "--rounds", "3", "--rest", "0", "--json", str(path)]) == 0
+    ours, torch = json.loads(path.read_text())["rows"]
+    assert (ours["peer"], torch["peer"]) == ("onepass", "torch")
+    assert ours["right"] and ours["us"] > 0 and ours["tflops"] > 0
+    assert torch["ratio"]["low"] <= torch["ratio"]["median"] <= torch["ratio"]["high"]
+    assert "attention_backward" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("flags", [[], ["--causal", "--kv-heads", "1"], ["--decode"]])
 def test_attention(flags, device, tmp_path, capsys):
     path = tmp_path / "out.json"

@@ -46,6 +46,21 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--decode", action="store_true", help="one query a sequence")
     _add_common(command)
 
+    command = commands.add_parser(
+        "attention_backward", help="attention's gradients and PyTorch's in turns, with rests"
+    )
+    command.add_argument(
+        "--shapes", default="1x8x1024x64", help="BATCHxHEADSxTOKENSxDIM,… (%(default)s)"
+    )
+    command.add_argument("--causal", action="store_true")
+    command.add_argument("--dtype", default="float32", help="several with commas (%(default)s)")
+    command.add_argument("--device", choices=["cpu", "cuda"], help="a GPU where there is one")
+    command.add_argument("--rounds", type=int, default=15, help="calls of each (%(default)s)")
+    command.add_argument(
+        "--rest", type=float, default=0.2, help="seconds before each call (%(default)s)"
+    )
+    command.add_argument("--json", help="a file to keep the results in")
+
     options = parser.parse_args(arguments)
     if options.command == "plot":
         return _plot(json.loads(Path(options.json).read_text()), options.picture)
@@ -58,7 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 3
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return _overhead(options) if options.command == "overhead" else _measure(options)
+    commands_of = {"overhead": _overhead, "attention_backward": _backward}
+    return commands_of.get(options.command, _measure)(options)
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
@@ -87,13 +103,29 @@ def _overhead(options: argparse.Namespace) -> int:
     return 0
 
 
+def _backward(options: argparse.Namespace) -> int:
+    from onepass.bench import _backward, _report
+
+    rows = _backward.measure(
+        _shapes(options.shapes), options.dtype.split(","), options.device, options.causal,
+        options.rounds, options.rest,
+    )  # fmt: skip
+    print(_report.table(rows))
+    if options.json:
+        _report.write_json(options.json, options.device, rows)
+    return 0
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    return [tuple(map(int, shape.split("x"))) for shape in text.split(",")]
+
+
 def _measure(options: argparse.Namespace) -> int:
     from onepass.bench import _attention, _report
     from onepass.bench._run import row_cases, run
 
     text = options.shapes or ATTENTION_SHAPES[options.device]
-    shapes = [tuple(map(int, shape.split("x"))) for shape in text.split(",")]
-    where = (shapes, options.dtype.split(","), options.device)
+    where = (_shapes(text), options.dtype.split(","), options.device)
     if options.command == "attention":
         cases = _attention.cases(*where, options.kv_heads, options.causal, options.decode)
     else:
