@@ -81,7 +81,8 @@ struct AttentionBackwardOptions {
   Tensor d_sinks{};
   Tensor d_additive{};
 
-  bool accumulate = false;  // adds to what d_q, d_k and d_v hold
+  bool accumulate = false;       // adds to what d_q, d_k and d_v hold
+  bool batch_invariant = false;  // a gradient's bits do not depend on the rest of the batch
   // The same bits on every run. Without it a variant may sum in any order; none does so far.
   bool deterministic = true;
   std::string_view variant{};

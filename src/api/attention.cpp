@@ -67,7 +67,8 @@ Status attention_backward(const Context& context, ConstTensor q, ConstTensor k, 
   Machine machine{};
   ONEPASS_TRY(machine_of(context, machine));
   if (context.device() == Device::cpu) ONEPASS_TRY(check_attention_values(args));
-  const Problem problem = describe(args, options.deterministic);
+  Problem problem = describe(args, options.deterministic);
+  problem.batch_invariant = options.batch_invariant;
   // Without a query the gradients of the keys are still to be written.
   return execute(context, problem, machine, {options.variant, options.plan}, false,
                  {{"q", args.q.data},
