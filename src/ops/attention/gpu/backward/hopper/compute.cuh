@@ -58,6 +58,7 @@ class Consumer {
         ++loads_;
       }
       store(d_k, d_v);
+      __syncwarp();
       if (leads()) shared_.job_ring.leave(columns_);
     }
   }
@@ -129,7 +130,6 @@ class Consumer {
     Left weights, gradients;
     narrow_weights<Stored>(s, weights);
     narrow_weights<Stored>(d_s, gradients);
-    if (leads()) shared_.row_ring.leave(step_);
     share(gradients);
     if (!first) await_shared(step_ - 1);
     turns_.take();
@@ -263,7 +263,8 @@ class Consumer {
     hide(d_s);
   }
 
-  // Into shared memory, as tiles that come are: rows of 64 queries.
+  // Into shared memory, as tiles that come are: rows of 64 queries. The rows' lse and means are no
+  // longer wanted.
   __device__ void share(const Left& d_s) const {
     const int lane = thread_ % 32;
     auto& to = shared_.d_s[step_ % 2];
@@ -277,7 +278,9 @@ class Consumer {
     }
     tma::publish();
     __syncwarp();
-    if (leads()) tma::arrive(shared_.shared[step_ % 2][group_]);
+    if (!leads()) return;
+    tma::arrive(shared_.shared[step_ % 2][group_]);
+    shared_.row_ring.leave(step_);
   }
 
   // To the warp that adds it, in the order of registers, which hopper.cu knows.

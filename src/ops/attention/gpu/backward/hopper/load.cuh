@@ -1,5 +1,5 @@
-// What a warpgroup does for the two that compute: a warp loads tiles by the copy engine, another
-// brings the rows' lse and mean gradient, a third adds the parts of dq.
+// What a warpgroup does for the two that compute: a warp loads tiles by the copy engine, one brings
+// the rows' lse and mean gradient, one waits for the turns of the parts of dq, and one adds them.
 #pragma once
 
 #include "ops/attention/gpu/backward/hopper/tile.cuh"

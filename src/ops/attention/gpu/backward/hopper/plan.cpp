@@ -54,7 +54,7 @@ std::string refuse_backward_hopper(const Problem& p, const Machine& m) {
   if (p.in != DType::f16 && p.in != DType::bf16) return "it takes f16 and bf16";
   if (!a.one_dim()) return "its values have the dim of its keys";
   if (a.dim > 128) return "it takes dims up to 128";
-  if (p.mixed_inputs) return "o and d_o have the dtype of q";
+  if (p.mixed_inputs) return "d_o has the dtype of q";
   if (a.q_offsets || a.kv_offsets) return "its sequences are not packed";
   if (a.softcap || a.alibi || a.additive || a.boolean) {
     return "it hides keys by their place alone, without softcap, ALiBi or a mask in memory";
