@@ -9,6 +9,7 @@
 #include "dispatch/choose.hpp"
 #include "dispatch/variant.hpp"
 #include "ops/attention/check_backward.hpp"
+#include "ops/attention/gpu/backward/hopper/plan.hpp"
 #include "ops/attention/gpu/backward/plan.hpp"
 #include "tests/support/attention.hpp"
 
@@ -212,6 +213,80 @@ TEST(AttentionBackwardLaunchTest, APlanNamesTheGeneralKernels) {
   EXPECT_EQ(backward_flash(p, h200()).plan().details, "dq=2 dk=2 dim=64 shared=50176");
   p.attention.boolean = true;
   EXPECT_EQ(backward_flash(p, h200()).plan().details, "dq=2 dk=2 dim=64 shared=51200 general");
+}
+
+TEST(AttentionBackwardLaunchTest, HopperTakesWhatHidesByPlace) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const int dim : {8, 64, 72, 128}) {
+      Problem p = backward_problem(2, 4, 2, 100, 50, dim, dtype);
+      AttentionFacts& a = p.attention;
+      EXPECT_EQ(choose(p, h200()).variant(), "gpu_hopper");
+      a.causal = a.lengths = a.sinks = a.d_lse = a.d_sinks = a.accumulates = true;
+      a.window_left = 9;
+      EXPECT_EQ(choose(p, h200()).variant(), "gpu_hopper");
+      EXPECT_EQ(choose(p, *find_machine("a100")).variant(), "gpu_flash");
+    }
+  }
+}
+
+TEST(AttentionBackwardLaunchTest, HopperSaysWhatItDoesNotTake) {
+  const Problem usual = backward_problem(1, 2, 2, 64, 64, 64, DType::bf16);
+  const auto no = [&](auto change) {
+    Problem p = usual;
+    change(p);
+    EXPECT_NE(choose(p, h200()).variant(), "gpu_hopper");
+    return gpu_attention::refuse_backward_hopper(p, h200());
+  };
+  EXPECT_EQ(no([](Problem& p) { p.in = p.out = DType::f32; }), "it takes f16 and bf16");
+  EXPECT_EQ(no([](Problem& p) { p.attention.dim = 136; }), "it takes dims up to 128");
+  EXPECT_EQ(no([](Problem& p) { p.attention.dim_v = 128; }), "its values have the dim of its keys");
+  EXPECT_EQ(no([](Problem& p) { p.mixed_inputs = true; }), "d_o has the dtype of q");
+  EXPECT_EQ(no([](Problem& p) { p.attention.q_offsets = true; }), "its sequences are not packed");
+  EXPECT_EQ(no([](Problem& p) { p.attention.aligned = false; }),
+            "tokens begin at multiples of 16 bytes");
+  EXPECT_EQ(no([](Problem& p) { p.attention.strided = false; }), "its strides must be positive");
+  EXPECT_EQ(no([](Problem& p) { p.batch_invariant = true; }),
+            "it adds to dq in an order that depends on the batch");
+  EXPECT_EQ(no([](Problem& p) { p.attention.keys = 0; }),
+            "it needs at least one query and one key");
+  EXPECT_EQ(no([](Problem& p) { p.attention.queries = std::int64_t{1} << 23; }),
+            "it counts tiles of queries with 16 bits");
+  for (const auto option : kOptions) {
+    EXPECT_EQ(no([&](Problem& p) { p.attention.*option = true; }),
+              "it hides keys by their place alone, without softcap, ALiBi or a mask in memory");
+  }
+}
+
+// A float32 sum per element of the tiles of dq, and a counter per tile.
+TEST(AttentionBackwardLaunchTest, HoppersWorkspaceIsLinearInTheQueries) {
+  const auto launch = [](std::int64_t queries, int dim) {
+    return gpu_attention::backward_hopper(
+        backward_problem(3, 8, 2, queries, 5000, dim, DType::bf16), h200());
+  };
+  const auto small = launch(100, 128);
+  EXPECT_EQ(small.query_tiles, 3 * 8 * 2);
+  EXPECT_EQ(small.sums_at, 3U * 8 * 100 * 8);
+  EXPECT_EQ(small.added_at - small.sums_at, 48U * 64 * 128 * 4);
+  EXPECT_EQ(small.scratch_bytes - small.added_at, 48U * 4);
+  EXPECT_EQ(small.blocks, 132);
+  const auto narrow = launch(129, 40);
+  EXPECT_EQ(narrow.dim, 64);
+  EXPECT_EQ(narrow.query_tiles, 3 * 8 * 2);
+  EXPECT_EQ(narrow.sums_at % 128, 0U);
+  EXPECT_EQ(narrow.added_at - narrow.sums_at, 48U * 128 * 64 * 4);
+}
+
+// Under a diagonal two columns are a turn where blocks have more than one.
+TEST(AttentionBackwardLaunchTest, HopperHasABlockPerTurnUpToOnePerSm) {
+  Problem p = backward_problem(1, 4, 4, 1024, 1024, 128, DType::bf16);
+  EXPECT_EQ(gpu_attention::backward_hopper(p, h200()).blocks, 32);
+  p.attention.causal = true;
+  EXPECT_EQ(gpu_attention::backward_hopper(p, h200()).blocks, 32);
+  p.attention.batch = 5;
+  EXPECT_EQ(gpu_attention::backward_hopper(p, h200()).blocks, 80);
+  p.attention.batch = 50;
+  EXPECT_EQ(gpu_attention::backward_hopper(p, h200()).blocks, 132);
+  EXPECT_EQ(choose(p, h200()).plan().details, "tile=64x128 dim=128");
 }
 
 TEST(AttentionBackwardLaunchTest, APlanNamesItsBlocks) {
