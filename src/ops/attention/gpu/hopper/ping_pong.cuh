@@ -12,14 +12,16 @@ class PingPong {
     if (group == Groups - 1) pass();
   }
   __device__ void take() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + group_), "n"(256) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group_), "n"(kThreads) : "memory");
   }
   __device__ void pass() const {
     const int next = group_ + 1 == Groups ? 0 : group_ + 1;
-    asm volatile("bar.arrive %0, %1;" ::"r"(1 + next), "n"(256) : "memory");
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + next), "n"(kThreads) : "memory");
   }
 
  private:
+  static constexpr int kThreads = 256;  // of two warpgroups: who takes, and who has passed
+
   int group_;
 };
 

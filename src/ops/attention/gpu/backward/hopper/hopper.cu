@@ -6,10 +6,11 @@
 //         adds to float32 sums in L2.
 // Versus  gpu_flash: weights are made once and not twice, and no warp waits for a load.
 // Bytes   every tile of keys reads the queries that see it, from L2, and adds as many sums to it.
-// Limits  sm_90a; f16, bf16; dims to 128; causal, windows, lengths, groups; float32 sums of dq in
-//         the workspace.
-// Bits    parts of dq are added in an order that the shape alone decides: a block waits for its
-//         turn. Blocks start at different tiles, so that it rarely has to (turns.hpp).
+// Limits  sm_90a; f16, bf16; dims to 128; causal, windows, lengths, groups, no offsets; the
+//         workspace has float32 sums of dq.
+// Bits    parts of dq are added in an order that the shape, the heads of the whole batch and the
+//         number of SMs decide: a block waits for its turn. Blocks start at different tiles, so
+//         that it rarely has to (turns.hpp).
 // Proof   `onepass verify attention_backward`; numbers: results/h200/attention_backward.json.
 //
 // The kernel is launch.cuh's; dim_*.cu compile it.

@@ -58,6 +58,7 @@ template <class Stored, int Dim>
 Status launch_columns(const AttentionBackwardArgs& a,
                       const gpu_attention::BackwardHopperLaunch& planned) {
   using Tile = backward_hopper::Tile<Dim>;
+  static_assert(sizeof(Shared<Stored, Tile>) <= 227 * 1024, "what a block of sm_90 can have");
   Params<Tile> p{};
   p.args = a;
   const auto sharing = static_cast<int>(a.heads / a.kv_heads);

@@ -122,7 +122,7 @@ __device__ inline void order_parts(const Params<Tile>& p, Shared<Stored, Tile>& 
   const auto lane = static_cast<int>(threadIdx.x % 32);
   const auto& turns = p.turns;
   unsigned step = 0;
-  Part next{-2, 0};
+  Part next{-2, 0};  // −2: none yet
   const auto pass_on = [&](const Part& part) {
     if (part.tile == -2) return;
     if (lane == 0) {

@@ -57,10 +57,10 @@ struct Job {
   std::int64_t batch, k_first;
 };
 
-// What a tile of queries sees of a column: the keys whose distance from the query is in
-// [low, low + span]. The distances of the first of both is `first` + low.
+// What a tile of queries sees of a column. Distances are those of a key from the key that a query
+// stands at, less the least that a query sees: it sees those from 0 to `span`.
 struct StepSight {
-  int first;
+  int first;  // the distance of the column's first key from the tile's first query
   unsigned span;
   bool whole[kGroups];  // all queries see all keys of the group
 };
@@ -93,13 +93,12 @@ struct Shared {
   Mbarrier summed[Tile::kParts], taken[Tile::kParts];  // parts of dq
 };
 
-// The turns of a block, one column after the other. `place`, `which` and `steps_before` say which
-// column of its head's this is.
+// A turn of a block, by its number among those of all heads.
 struct Turn {
   std::int64_t batch;
   int kv_head;         // in the tensors,
   int kv_head_of_all;  // and among all batches
-  int place;
+  int place;           // among the turns of its kv head
   Sequence s;
   Sight sight;
 
@@ -128,6 +127,7 @@ struct Turn {
 };
 
 // Calls body(turn, key_tile, column, steps_before) for every column of the block's, in order.
+// `steps_before` are those of the turn's first column, where this is its second.
 template <class Tile, class Body>
 __device__ inline void each_column(const Params<Tile>& p, Body body) {
   const auto& turns = p.turns;
